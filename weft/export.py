@@ -10,8 +10,8 @@ from weft._base import lazy, unbuilt
 
 if TYPE_CHECKING:
     from weft.stablehlo.exported import DisabledSafetyCheck, Exported, call, export
-    from weft.stablehlo.symbolic_dims import is_symbolic_dim
-    from weft.stablehlo.symbolic_scopes import SymbolicScope, symbolic_args_specs, symbolic_shape
+    from weft.stablehlo.unknown_sizes.symbolic_dims import is_symbolic_dim
+    from weft.stablehlo.unknown_sizes.symbolic_scopes import SymbolicScope, symbolic_args_specs, symbolic_shape
 
 __all__ = [
     "DisabledSafetyCheck",
@@ -35,8 +35,8 @@ _NAMES = lazy.Names(
     "weft.export",
     {
         "stablehlo.exported": "DisabledSafetyCheck Exported call export",
-        "stablehlo.symbolic_dims": "is_symbolic_dim",
-        "stablehlo.symbolic_scopes": "SymbolicScope symbolic_args_specs symbolic_shape",
+        "stablehlo.unknown_sizes.symbolic_dims": "is_symbolic_dim",
+        "stablehlo.unknown_sizes.symbolic_scopes": "SymbolicScope symbolic_args_specs symbolic_shape",
     },
 )
 _missing = unbuilt.fallback(__name__)

@@ -14,7 +14,7 @@ import weft
 import weft.extend.core as core
 from tests.stablehlo import running
 from weft import config
-from weft.stablehlo import parser, reader
+from weft.stablehlo.reading import parser, reader
 
 
 def results(text: str, *operands: Any) -> list[np.ndarray]:

@@ -75,7 +75,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     leaves, treedef = runtime.tree_flatten((args, kwargs))
     if any(type(dim) is not int for leaf in leaves if isinstance(leaf, ShapeDtypeStruct) for dim in leaf.shape):
         structs = functools.partial(_traced_structs, fun)
-        return lazy.submodule("weft.stablehlo.open_traces").eval_shape(structs, leaves, treedef)
+        return lazy.submodule("weft.stablehlo.unknown_sizes.open_traces").eval_shape(structs, leaves, treedef)
     found = _traced_structs(fun, *args, **kwargs)
     if open_sizes.thread.session is None or open_sizes.asked_by_weft(2):
         return found

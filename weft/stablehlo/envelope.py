@@ -18,9 +18,10 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import explicit
 from weft.dispatch.calls import struct
-from weft.stablehlo import envelope_shardings, flat_tables, foreign_calls, symbolic_scopes
+from weft.stablehlo import envelope_shardings, flat_tables, foreign_calls
 from weft.stablehlo.exported import DisabledSafetyCheck, Exported
 from weft.stablehlo.flat_tables import Numbers, Scalar, Table, View
+from weft.stablehlo.unknown_sizes import symbolic_scopes
 
 VERSION = 3  # what JAX writes, so that readers from before 2026 take the file
 LEAF, NONE, TUPLE, LIST, DICT, CUSTOM = range(6)

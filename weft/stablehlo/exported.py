@@ -24,16 +24,8 @@ from weft.dispatch.programs.ahead_of_time import tree_differences
 from weft.dispatch.programs.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
 from weft.operations.tokens import TOKEN
-from weft.stablehlo import (
-    foreign_calls,
-    module,
-    open_extents,
-    open_traces,
-    portable,
-    shardy,
-    size_checks,
-    symbolic_dims,
-)
+from weft.stablehlo import foreign_calls, module, portable, shardy
+from weft.stablehlo.unknown_sizes import open_extents, open_traces, size_checks, symbolic_dims
 
 CONVENTION = 10  # JAX's number for how the main function takes its arguments
 MEMORY = "device"  # the memory that shardings name
@@ -200,7 +192,7 @@ class Exported:
         """The program as a jaxpr, read from the module if need be; ``shapes`` are those of its arguments."""
         key = shapes if _is_open(self.in_avals) else None
         if key not in self._programs:
-            reader = lazy.submodule("weft.stablehlo.reader")
+            reader = lazy.submodule("weft.stablehlo.reading.reader")
             self._programs[key] = reader.program(self.mlir_module(), platforms=self.platforms, shapes=key)
         return self._programs[key]
 

@@ -15,8 +15,9 @@ from weft.core.jaxpr import Jaxpr, JaxprEqn, subjaxprs
 from weft.effects import foreign_calls
 from weft.effects.foreign_calls import ARRAY, DICTIONARY, STRING, Attribute
 from weft.operations.tokens import TOKEN
-from weft.stablehlo import composites, parser, types
+from weft.stablehlo import composites, types
 from weft.stablehlo.function_writer import FunctionWriter, not_written
+from weft.stablehlo.reading import parser
 from weft.stablehlo.text import Tensor, Text
 
 effect = foreign_calls.effect  # of calls that may not be left out

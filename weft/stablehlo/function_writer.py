@@ -16,9 +16,10 @@ from weft.core import source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.dispatch.programs.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
-from weft.stablehlo import open_equations, shardy, size_checks, types
-from weft.stablehlo.size_fits import MorePoints
+from weft.stablehlo import shardy, types
 from weft.stablehlo.text import Tensor, Text
+from weft.stablehlo.unknown_sizes import open_equations, size_checks
+from weft.stablehlo.unknown_sizes.size_fits import MorePoints
 
 if TYPE_CHECKING:
     from weft.stablehlo import collectives

@@ -30,12 +30,9 @@ from weft.stablehlo import (
     foreign_calls,
     lapack,
     movement,
-    open_equations,
-    open_grids,
     portable,
     products,
     reductions,
-    size_checks,
     sorting,
     types,
 )
@@ -49,6 +46,7 @@ from weft.stablehlo.function_writer import (
     type_of,
 )
 from weft.stablehlo.text import Tensor
+from weft.stablehlo.unknown_sizes import open_equations, open_grids, size_checks
 
 WHICH_PLATFORM = '%platform: tensor<i32> {jax.global_constant = "_platform_index"}'
 

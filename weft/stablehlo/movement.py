@@ -10,9 +10,10 @@ import numpy as np
 from weft.compiler import expansions
 from weft.core.index_maps import CONSTANT, IndexMap
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
-from weft.stablehlo import open_equations, types
-from weft.stablehlo.symbolic_dims import extremum
+from weft.stablehlo import types
 from weft.stablehlo.text import Tensor, Text
+from weft.stablehlo.unknown_sizes import open_equations
+from weft.stablehlo.unknown_sizes.symbolic_dims import extremum
 
 if TYPE_CHECKING:
     from weft.stablehlo.function_writer import FunctionWriter

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.stablehlo import open_text, types
+from weft.stablehlo import types
+from weft.stablehlo.unknown_sizes import open_text
 
 Type = tuple[types.Shape, np.dtype]
 

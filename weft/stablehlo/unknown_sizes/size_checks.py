@@ -14,9 +14,9 @@ from typing import Any
 from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple, Record
-from weft.stablehlo import open_text
-from weft.stablehlo.symbolic_dims import SymbolicDim, combined, terms_of
 from weft.stablehlo.text import Tensor, Text
+from weft.stablehlo.unknown_sizes import open_text
+from weft.stablehlo.unknown_sizes.symbolic_dims import SymbolicDim, combined, terms_of
 
 
 class Step(NamedTuple):

@@ -23,8 +23,8 @@ from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
 from weft.core.shardings import NamedSharding
 from weft.core.trace import trace_to_jaxpr
 from weft.dispatch.devices import shardings
-from weft.stablehlo import parser
 from weft.stablehlo.collectives import groups_of
+from weft.stablehlo.reading import parser
 
 _LOADED = shard_derivatives  # imported for the rules that it defines
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'

@@ -15,8 +15,8 @@ import numpy as np
 from weft import config, runtime
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.trace import trace_to_jaxpr
-from weft.stablehlo import known_extents, parser, read_operations, read_shards
-from weft.stablehlo.parser import Module, Operation, ParsedRegion, Parser
+from weft.stablehlo.reading import known_extents, parser, read_operations, read_shards
+from weft.stablehlo.reading.parser import Module, Operation, ParsedRegion, Parser
 
 Environment = dict[str, Any]
 COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ["add", "multiply", "minimum", "maximum", "and", "or", "xor"])

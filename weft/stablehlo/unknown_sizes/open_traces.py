@@ -21,9 +21,9 @@ from weft import config, runtime
 from weft.core import open_sizes
 from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.errors import InconclusiveDimensionOperation
-from weft.stablehlo import size_fits
-from weft.stablehlo.size_fits import MorePoints
-from weft.stablehlo.symbolic_dims import SymbolicDim, variable
+from weft.stablehlo.unknown_sizes import size_fits
+from weft.stablehlo.unknown_sizes.size_fits import MorePoints
+from weft.stablehlo.unknown_sizes.symbolic_dims import SymbolicDim, variable
 
 T = TypeVar("T")
 _numbers = itertools.count(1)

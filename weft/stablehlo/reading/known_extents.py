@@ -13,7 +13,7 @@ import numpy as np
 
 from weft import lax
 from weft.core import avals
-from weft.stablehlo import parser
+from weft.stablehlo.reading import parser
 
 MOST = 16  # larger arrays of integers are data
 

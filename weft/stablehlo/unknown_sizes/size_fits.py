@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from weft.errors import InconclusiveDimensionOperation
-from weft.stablehlo.symbolic_dims import SymbolicDim, combined, extremum, operation, product, variable
+from weft.stablehlo.unknown_sizes.symbolic_dims import SymbolicDim, combined, extremum, operation, product, variable
 
 _DIVISORS = range(2, 65)
 _SMALL = 160  # sizes up to this may be special

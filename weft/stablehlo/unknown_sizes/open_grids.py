@@ -11,8 +11,8 @@ from __future__ import annotations
 from weft.compiler import expansions
 from weft.control import grid_cells
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
-from weft.stablehlo import open_equations
-from weft.stablehlo.symbolic_dims import is_symbolic_dim
+from weft.stablehlo.unknown_sizes import open_equations
+from weft.stablehlo.unknown_sizes.symbolic_dims import is_symbolic_dim
 
 
 def cells(eqn: open_equations.OpenEqn) -> ClosedJaxpr:

@@ -20,7 +20,7 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import avals, open_sizes
 from weft.errors import InconclusiveDimensionOperation
-from weft.stablehlo import size_bounds
+from weft.stablehlo.unknown_sizes import size_bounds
 
 Term = tuple[tuple[Any, int], ...]  # factors with their powers; () is the constant
 _HINT = (

@@ -18,8 +18,8 @@ from weft._base.record import NamedTuple
 from weft.core import source_info
 from weft.core.avals import get_aval
 from weft.dispatch.calls.struct import ShapeDtypeStruct
-from weft.stablehlo import size_bounds, symbolic_dims
-from weft.stablehlo.symbolic_dims import SymbolicDim
+from weft.stablehlo.unknown_sizes import size_bounds, symbolic_dims
+from weft.stablehlo.unknown_sizes.symbolic_dims import SymbolicDim
 
 
 class Equation(NamedTuple):

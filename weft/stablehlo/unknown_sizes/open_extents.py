@@ -20,8 +20,9 @@ from weft.core import open_sizes
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from weft.errors import InconclusiveDimensionOperation
 from weft.runtime import ShapedArray
-from weft.stablehlo import module, open_equations, open_traces, symbolic_dims
-from weft.stablehlo.size_fits import MorePoints
+from weft.stablehlo import module
+from weft.stablehlo.unknown_sizes import open_equations, open_traces, symbolic_dims
+from weft.stablehlo.unknown_sizes.size_fits import MorePoints
 
 
 class Fit:

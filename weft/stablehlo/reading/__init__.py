@@ -1,0 +1,1 @@
+"""Reading StableHLO: from the text of a module to a program."""
