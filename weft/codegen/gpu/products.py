@@ -5,7 +5,7 @@ Numbers of rows, columns, terms and products become offsets of operands; blocks 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from weft._base.record import NamedTuple
 from weft._base.target import Target
@@ -18,7 +18,7 @@ from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Memory
 from weft.codegen.memory_words import whole
 from weft.codegen.writer import Writer
-from weft.loops import elements
+from weft.loops import costs, elements
 from weft.loops.grid_products import Product, Tile, n_words
 
 # Rows of tiles that are computed together, so that blocks of one time share rows and columns in a cache. An estimate.
@@ -34,7 +34,10 @@ class Dims(NamedTuple):
 
 
 class ProductWriter:
-    """What the writers of all entries of a product share."""
+    """What the writers of all entries of a product share; ``row`` and ``column`` are those at which a tile begins."""
+
+    row: str
+    column: str
 
     def __init__(self, product: Product, target: Target) -> None:
         self.product, self.target = product, target
@@ -108,10 +111,11 @@ class ProductWriter:
             return
         self.memory.store_scalar(self._rounded(parts), writer.element(whole(self.product.stored), self.base[2], at))
 
-    def _consume(self, sums: list[str], place: Callable[[str], tuple[str, str]]) -> None:
+    def _consume(self, sums: list[str], tile: Tile, first: tuple[str, str], bits: Sequence[tuple[int, int]]) -> None:
         """The epilogue of all elements of a thread, some at once, so that its text does not stand there for each.
 
-        ``place``: row and column of an element's number.
+        ``first``: row and column of the first element; ``bits``: what each bit of an element's number adds to them. A
+        short one stands there twice, without tests for tiles that are inside.
         """
         writer, register, parts = self.writer, self.element.register, self.parts
         count = len(sums) // parts
@@ -120,21 +124,51 @@ class ProductWriter:
         for k, text in enumerate(sums):
             writer.line(f"store {register} {text}, ptr {writer.element(register, held, str(k))}")
 
-        def some(first: str, _: list[str]) -> list[str]:
-            given = []
-            for k in range(at_once):
-                number = writer.index("add", first, str(k))
-                row, column = place(number)
-                begin = writer.element(register, held, writer.index("mul", number, str(parts)))
-                texts = [writer.load(register, writer.element(register, begin, str(part))) for part in range(parts)]
-                inside = [writer.compare_index("slt", at, end) for at, end in ((row, self.m), (column, self.n))]
-                at = writer.index("add", self._offset("rows", row, 1), column)
-                given.append((self._number(at), self._rounded(texts), writer.op(f"and i1 {inside[0]}, {inside[1]}")))
+        def some(number: str, inside: bool) -> list[str]:
+            begin = writer.element(register, held, writer.index("mul", number, str(parts)))
+            texts = [writer.load(register, writer.element(register, begin, str(k))) for k in range(at_once * parts)]
+            values = [self._rounded(texts[parts * k : parts * (k + 1)]) for k in range(at_once)]
+            places = self._places(number, at_once, first, bits)
             assert self.epilogue is not None
-            self.epilogue.elements(given)
+            self.epilogue.elements(
+                [(at, x, "true" if inside else there) for x, (at, there) in zip(values, places, strict=True)]
+            )
             return []
 
-        writer.loop("0", str(count), at_once, [], some)
+        def all_(inside: bool) -> None:
+            writer.loop("0", str(count), at_once, [], lambda number, _: some(number, inside))
+
+        assert self.product.epilogue is not None
+        nest = self.product.epilogue.nest
+        if costs.instructions(nest.statements()) > GPU_AT_ONCE:
+            all_(False)
+            return
+        ends = ((self.row, tile.rows, self.m), (self.column, tile.columns, self.n))
+        inside = [writer.compare_index("sle", writer.index("add", at, str(side)), end) for at, side, end in ends]
+        writer.either(writer.op(f"and i1 {inside[0]}, {inside[1]}"), lambda: all_(True), lambda: all_(False))
+
+    def _places(
+        self, begin: str, count: int, first: tuple[str, str], bits: Sequence[tuple[int, int]]
+    ) -> list[tuple[str, str]]:
+        """Numbers of elements among all, and whether they exist; ``begin``: a multiple of ``count``, a power of two."""
+        writer, (row, column) = self.writer, first
+        for bit, (down, across) in list(enumerate(bits))[count.bit_length() - 1 :]:
+            digit = writer.index("and", writer.index("lshr", begin, str(bit)), "1")
+            row = writer.index("add", row, writer.index("mul", digit, str(down)))
+            column = writer.index("add", column, writer.index("mul", digit, str(across)))
+        rows, columns, found = dict[int, tuple[str, str]](), dict[int, str](), list[tuple[str, str]]()
+        for k in range(count):
+            mine = [plus for bit, plus in enumerate(bits) if k >> bit & 1]
+            down, across = (sum([plus[side] for plus in mine]) for side in (0, 1))
+            if down not in rows:
+                at = writer.index("add", row, str(down))
+                number = self._number(writer.index("add", self._offset("rows", at, 1), column))
+                rows[down] = number, writer.compare_index("slt", at, self.m)
+            if across not in columns:
+                columns[across] = writer.compare_index("slt", writer.index("add", column, str(across)), self.n)
+            number, there = rows[down]
+            found.append((writer.index("add", number, str(across)), writer.op(f"and i1 {there}, {columns[across]}")))
+        return found
 
     def _number(self, at: str) -> str:
         """The number among all elements of the one at this offset of its product."""
@@ -142,14 +176,6 @@ class ProductWriter:
         begins = [writer.op(f"ptrtoint ptr {p} to i64") for p in (self.base[2], self.first)]
         shift = str((stored.bytes * stored.parts).bit_length() - 1)
         return writer.index("add", writer.index("lshr", writer.index("sub", *begins), shift), at)
-
-    def _digits(self, k: str, *bits: int) -> list[str]:
-        """The digits of a number, the last one first, of so many bits each; what is left comes last."""
-        found = []
-        for count in bits:
-            found.append(self.writer.index("and", k, str((1 << count) - 1)))
-            k = self.writer.index("lshr", k, str(count))
-        return [*found, k]
 
     def _rounded(self, parts: list[str]) -> Value:
         """An element as it is stored."""

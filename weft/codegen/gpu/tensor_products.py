@@ -170,7 +170,10 @@ class TensorWriter(TensorTiles):
         row = writer.index("add", self.row, self._wide(self._i("add", self.down, group)))
         column = writer.index("add", self.column, self._wide(self._i("add", self.across, pair)))
         if self.epilogue is not None:
-            self._consume(sums, lambda k: self._place_in_warp(k, row, column))
+            downs, acrosses = self.tile.warp_rows // FRAGMENT, self.tile.warp_columns // 8
+            bits = [(0, 1), (8, 0), *[(0, 8 << bit) for bit in range(acrosses.bit_length() - 1)]]
+            bits += [(FRAGMENT << bit, 0) for bit in range(downs.bit_length() - 1)]
+            self._consume(sums, self.tile, (row, column), bits)
             return
         if self.entry != "mma_aligned":  # a large tile is chosen where all pairs are
             self._store_all(sums, row, column, paired=self.entry == "mma_large")
@@ -206,14 +209,6 @@ class TensorWriter(TensorTiles):
         for i in range(2 * (tile.warp_rows // FRAGMENT)):
             at = writer.index("add", row, str(8 * i))
             threads.when(writer, writer.compare_index("slt", at, self.m), lambda i=i, at=at: one(i, at))
-
-    def _place_in_warp(self, k: str, row: str, column: str) -> tuple[str, str]:
-        """Row and column of sum ``k`` of a thread, whose first sum is at these."""
-        writer, acrosses = self.writer, self.tile.warp_columns // 8
-        second, half, across, down = self._digits(k, 1, 1, acrosses.bit_length() - 1)
-        rows = writer.index("mul", writer.index("add", writer.index("mul", down, "2"), half), "8")
-        columns = writer.index("add", writer.index("mul", across, "8"), second)
-        return writer.index("add", row, rows), writer.index("add", column, columns)
 
     def _put(self, start: str, column: str, values: tuple[str, str], paired: bool) -> None:
         writer, type_, size = self.writer, self.type, self.product.stored.itemsize

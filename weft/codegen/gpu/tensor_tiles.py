@@ -47,10 +47,7 @@ class Side(Record):
 
 
 class TensorTiles(ProductWriter):
-    """What an entry does with both operands; ``row`` and ``column`` are those at which its tile begins."""
-
-    row: str
-    column: str
+    """What an entry does with both operands."""
 
     def __init__(self, product: Product, target: Target, tile: Tile) -> None:
         super().__init__(product, target)

@@ -223,7 +223,10 @@ class TileProductWriter(ProductWriter):
             )
 
         if self.epilogue is not None:
-            self._consume([text for parts in found for text in parts], self._place_in_tile)
+            further = [SIDE * VECTOR << bit for bit in range((self.each // VECTOR).bit_length() - 1)]
+            bits = [(0, across) for across in (1, 2, *further)] + [(down, 0) for down in (1, 2, *further)]
+            first = number(0, self.row, self.down), number(0, self.column, self.across)
+            self._consume([text for parts in found for text in parts], self.tile, first, bits)
             return
         columns = [number(j, self.column, self.across) for j in range(self.each)]
         inside = [writer.compare_index("slt", column, self.n) for column in columns]
@@ -236,14 +239,3 @@ class TileProductWriter(ProductWriter):
         for i in range(self.each):
             row = number(i, self.row, self.down)
             threads.when(writer, writer.compare_index("slt", row, self.m), lambda i=i, row=row: one(i, row))
-
-    def _place_in_tile(self, k: str) -> tuple[str, str]:
-        """Row and column of element ``k`` of a thread."""
-        writer, bits = self.writer, self.each.bit_length() - 1
-        low, group, within, high = self._digits(k, 2, bits - 2, 2)
-
-        def at(begin: str, mine: str, low: str, high: str) -> str:
-            further = writer.index("add", writer.index("mul", high, str(SIDE * VECTOR)), low)
-            return writer.index("add", writer.index("add", begin, self._wide(mine)), further)
-
-        return at(self.row, self.down, within, high), at(self.column, self.across, low, group)
