@@ -151,6 +151,22 @@ def carried(step: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     )  # fmt: skip
 
 
+def waning(x: Any) -> Any:
+    """All cells in order read one block: each element is a loop of its own."""
+
+    def body(x: Any, out: Any) -> None:
+        @pl.when(pl.program_id(1) == 0)
+        def _() -> None:
+            out[...] = jnp.zeros_like(out)
+
+        out[...] = out[...] * 0.5 + x[...]
+
+    spec = pl.BlockSpec((8, 64), lambda i, j: (i, 0))
+    return pl.pallas_call(
+        body, grid=(3, 4), in_specs=[spec], out_specs=spec, out_shape=weft.ShapeDtypeStruct((24, 64), F32)
+    )(x)  # fmt: skip
+
+
 def places(x: Any) -> Any:
     return jnp.abs(x[0] * 10).astype(np.int32) % 64
 
@@ -167,6 +183,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
     "products": (weft.vmap(product(64, 32, 16)), (f32(2, 64, 64), f32(2, 64, 64)), 8),
     "elements by index": (carried(lambda kept, x: kept + x[:, places(x)]), (f32(24, 256),), 3),
     "updates by index": (carried(lambda kept, x: kept.at[:, places(x)].add(x)), (f32(24, 256),), 3),
+    "a loop for each of many elements": (waning, (f32(24, 64),), 3),
     "positions": (carried(lambda kept, x: kept + jnp.argmax(x, 1)[:, None].astype(F32)), (f32(24, 256),), 3),
     "a transposed factor": (carried(lambda kept, x: (x.T @ (kept + x))[:8] * 0.01 + x), (f32(24, 256),), 3),
 }

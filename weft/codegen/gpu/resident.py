@@ -26,7 +26,7 @@ _NAMES = re.compile(r"%([A-Za-z][\w.]*)")
 _LABELS = re.compile(r"^(\w+):", re.MULTILINE)
 STACK = re.compile(r"^%\S+ = alloca .*\n", re.MULTILINE)
 _CASTS = re.compile(r"addrspacecast ptr addrspace\(1\) %(o\d+|scratch) to ptr")
-_REGISTERS = re.compile(r"call i32 @llvm\.nvvm\.read\.ptx\.sreg\.(tid|ctaid)\.x\(\)")
+_REGISTERS = re.compile(r"call i32 @llvm\.nvvm\.read\.ptx\.sreg\.(tid|ctaid|ntid)\.x\(\)")
 
 Entry = Callable[[Call, Target], Writer]
 
@@ -113,7 +113,7 @@ class ResidentWriter(BlockMemory):
             writer.declarations[SOME] = f"declare void @{SOME}(i32, i32)"
 
         def block(number: str, _: list[str]) -> list[str]:
-            self._inline(text, mark, pointers, call.words, virtual, number)
+            self._inline(text, mark, pointers, call, virtual, number)
             if alone:  # the next one uses the same memory
                 writer.line(f"call void {f'@{SOME}(i32 1, i32 {n})' if n < self.program.threads else BARRIER}")
             return []
@@ -154,11 +154,12 @@ class ResidentWriter(BlockMemory):
             writer, busy, lambda: self._placed(self._renamed(text, mark, pointers, call.words, registers), mark)
         )
 
-    def _inline(self, text: str, mark: str, pointers: dict[str, str], words: int, thread: str, block: str) -> None:
+    def _inline(self, text: str, mark: str, pointers: dict[str, str], call: Call, thread: str, block: str) -> None:
         """The text of a kernel for one of its blocks."""
-        writer = self.writer
-        registers = {"tid": writer.op(f"trunc i64 {thread} to i32"), "ctaid": writer.op(f"trunc i64 {block} to i32")}
-        self._placed(self._renamed(text, mark, pointers, words, registers), mark)
+        numbers = {"tid": thread, "ctaid": block}
+        registers = {name: self.writer.op(f"trunc i64 {number} to i32") for name, number in numbers.items()}
+        registers["ntid"] = str(call.threads)
+        self._placed(self._renamed(text, mark, pointers, call.words, registers), mark)
 
     def _placed(self, text: str, mark: str) -> None:
         """A text from the label ``entry`` to ``done``; stack memory is that of the whole kernel."""
