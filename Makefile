@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
-NATIVE := pyproject.toml CMakeLists.txt packaging/product_kernels.py $(wildcard weft/codegen/cpu/products/*.py weft/runtime/src/*)
+NATIVE := pyproject.toml CMakeLists.txt packaging/product_kernels.py $(wildcard weft/codegen/cpu/products/*.py weft/runtime/src/* weft/runtime/src/*/*)
 
 # What depends on the width of vectors; the libraries that tests compare with choose their kernels by it too.
 NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py $(wildcard tests/compiler/test_*product*.py tests/compiler/test_sizes.py \

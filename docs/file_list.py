@@ -20,7 +20,7 @@ TITLE = "## Every file in a sentence\n"
 
 def listed() -> str:
     """The list, folder by folder."""
-    files = [*(ROOT / "weft").rglob("*.py"), *(ROOT / "weft" / "runtime" / "src").glob("*.[ch]*")]
+    files = [*(ROOT / "weft").rglob("*.py"), *(ROOT / "weft" / "runtime" / "src").rglob("*.[ch]*")]
     folders: dict[str, list[Path]] = {}
     for file in sorted(files):
         folders.setdefault(str(file.parent.relative_to(ROOT)), []).append(file)

@@ -140,7 +140,7 @@ def main() -> int:
     LOG.parent.mkdir(exist_ok=True)
     # the whole list is to be compiled unless a build was there before
     is_first = not any(LOG.parent.glob("*/CMakeCache.txt"))
-    sources = {file.name for file in SOURCES.glob("*.cpp")} if is_first else set[str]()
+    sources = {file.name for file in SOURCES.rglob("*.cpp")} if is_first else set[str]()
     with LOG.open("w", encoding="utf-8") as log:
         pips = [Pip("weft", ["--no-deps", "-e", "."], log, sources), Pip("packages", requirements(extras), log, set())]
         shown = Shown(pips)

@@ -103,8 +103,8 @@ def test_every_sample_has_the_bits_of_v3(
 @pytest.mark.skipif(not ALL, reason="two minutes: make test-aarch64")
 def test_the_native_module_compiles() -> None:
     tools.skip_without_tools()
-    includes = [tools.python_headers(), np.get_include()]
+    includes = [tools.python_headers(), np.get_include(), *tools.rooms()]
     flags = [*tools.FLAGS[:5], "-fsyntax-only", *(f"-isystem{folder}" for folder in includes)]
     numpy = ["-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION", "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION"]
-    for source in sorted(tools.SOURCES.glob("*.cpp")):
+    for source in sorted(tools.SOURCES.rglob("*.cpp")):
         subprocess.run([tools.CROSS, *flags, *numpy, "-Wall", "-Werror", str(source)], check=True, timeout=300)

@@ -49,10 +49,23 @@ def python_headers() -> str:
     return sysconfig.get_paths()["include"]
 
 
+def rooms() -> list[Path]:
+    """The folders of the native module's sources."""
+    return [SOURCES, *sorted(folder for folder in SOURCES.iterdir() if folder.is_dir())]
+
+
 def build(compiler: str, to: Path) -> Path:
     """The harness for the compiler's processor, as a static program."""
     sources = [Path(__file__).with_name("harness.cpp"), SOURCES / "loader.cpp"]
-    command = [compiler, *FLAGS, f"-I{SOURCES}", f"-I{python_headers()}", *map(str, sources), "-o", str(to)]
+    command = [
+        compiler,
+        *FLAGS,
+        *(f"-I{room}" for room in rooms()),
+        f"-I{python_headers()}",
+        *map(str, sources),
+        "-o",
+        str(to),
+    ]
     subprocess.run(command, check=True, timeout=300)
     return to
 

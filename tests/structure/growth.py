@@ -112,7 +112,7 @@ def _constants() -> Counts:
     for path, tree in _parsed().items():
         if _room(path) in found:
             found[_room(path)] += sum(map(_named_numbers, tree.body))
-    found["runtime/src"] = sum(_native_constants(path.read_text()) for path in NATIVE.glob("*.[ch]*"))
+    found["runtime/src"] = sum(_native_constants(path.read_text()) for path in NATIVE.rglob("*.[ch]*"))
     return found
 
 
@@ -177,7 +177,7 @@ def _lines() -> Counts:
     found: Counts = {}
     for path in _parsed():
         found[_room(path)] = found.get(_room(path), 0) + path.read_text().count("\n")
-    found["runtime/src"] = sum(path.read_text().count("\n") for path in NATIVE.glob("*.[ch]*"))
+    found["runtime/src"] = sum(path.read_text().count("\n") for path in NATIVE.rglob("*.[ch]*"))
     return found
 
 

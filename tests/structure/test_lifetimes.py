@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "weft").rglob("*.py"))
-NATIVE = sorted((ROOT / "weft" / "runtime" / "src").glob("*.[ch]*"))
+NATIVE = sorted((ROOT / "weft" / "runtime" / "src").rglob("*.[ch]*"))
 LOCKS = re.compile(r"\bthreading\.(Lock|RLock|Condition|Event|Semaphore|BoundedSemaphore|Barrier)\(")
 
 # Files that make locks of their own, and why a child of a fork does not wait for them.
@@ -65,8 +65,9 @@ def test_no_native_lock_stays_held_in_a_child() -> None:
     for path in NATIVE:
         if re.search(r"std::(mutex|shared_mutex|recursive_mutex|condition_variable)\b", path.read_text()):
             assert path.name in NATIVE_LOCKS, f"{path}: what becomes of its mutex in a child of a fork?"
+    paths = {path.name: path for path in NATIVE}
     for name, what in NATIVE_LOCKS.items():
-        text = (ROOT / "weft" / "runtime" / "src" / name).read_text()
+        text = paths[name].read_text()
         at_fork = "pthread_atfork" in text
         assert at_fork or not what.startswith(("held", "made")) or "by stream.cpp" in what, name
 

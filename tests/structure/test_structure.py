@@ -21,7 +21,7 @@ from weft.core.primitive import registry
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "weft"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-NATIVE = sorted((PACKAGE / "runtime" / "src").glob("*.[ch]*"))
+NATIVE = sorted((PACKAGE / "runtime" / "src").rglob("*.[ch]*"))
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60

@@ -3,7 +3,7 @@
 ``link`` makes them from a plan and its compiled kernels, ``stored`` stores them on disk. Memory is given by places:
 (slot, byte offset, number of a run-time offset or -1). Slots are the inputs, then outputs, then temporaries. The
 runtime gets the classes in the order of ``INSTRUCTIONS`` and ``OUTPUTS``, and checks every place when an Executable is
-made (``runtime/src/plan.cpp``).
+made (``runtime/src/plan/plan.cpp``).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
     kernel    KernelKey: loop nest without its sizes, target            machine code               LLVM, 2 to 5 ms
 
 On disk there are programs and kernels (which save LLVM), under a digest of the same facts in a form that all processes
-share (``disk_key``). ``core.store`` holds the levels from trace to kernel; the
-dispatch tables are native (``runtime/src/jit.cpp``), one for each jitted function. ``core.budget`` counts all of them.
+share (``disk_key``). ``core.store`` holds the levels from trace to kernel; the dispatch tables are native
+(``runtime/src/calls/jit.cpp``), one for each jitted function. ``core.budget`` counts all of them.
 
 Keys are tuples. They are made by ``tuple.__new__``, in a third of the time that the class takes, or as plain tuples
 where even that is too slow (``calls.replay``).

@@ -1,7 +1,7 @@
 """The transport: messages between the processes of a job, and small collectives on the host, through MPI.
 
 ``current()`` is the transport of this process, None before ``weft.distributed.initialize`` and in a job of one.
-Programs run the operations of ``weft/runtime/src/mpi.h``; those here are for the host.
+Programs run the operations of ``weft/runtime/src/mpi/mpi.h``; those here are for the host.
 
 No wait is silent or without end: after 10 s it says on stderr which ranks it waits for, and after the seconds of the
 option ``collective_timeout`` it raises DistributedError.

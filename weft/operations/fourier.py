@@ -5,7 +5,7 @@ redundant), and its inverse. Lengths are any positive integers::
 
     fft[fft_lengths=(8,) fft_type=RFFT]  f32[3,8] -> c64[3,5]
 
-The runtime computes them on all threads (``runtime/src/fft.h``); results do not depend on the number of threads.
+The runtime computes them on all threads (``runtime/src/fft/fft.h``); results do not depend on the number of threads.
 """
 
 from __future__ import annotations

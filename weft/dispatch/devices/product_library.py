@@ -2,7 +2,7 @@
 
 ``pip install weft[cuda12]`` (or ``cuda13``) brings the package, and no other of NVIDIA's. The option
 ``product_library`` says whether it is used, ``WEFT_CUBLASLT_LIBRARY=path`` names another library. Python only finds and
-asks it; the products are steps of plans (``runtime/src/cuda_library*``).
+asks it; the products are steps of plans (``runtime/src/cuda/cuda_library*``).
 """
 
 from __future__ import annotations
