@@ -22,8 +22,8 @@ from weft.core import sizes
 from weft.core.store import PROGRAMS, Entry
 from weft.errors import InternalError
 
-MOST_MEMBERS = 8  # programs of a family; if these do not suffice, the guards are about single sizes
-_FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: of a family, for each equation and step
+MOST_MEMBERS = 8  # programs of a family; where more were needed, guards fix single sizes, and a family has no use
+_FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: a family, and for each equation and each step
 
 
 class Member:

@@ -34,7 +34,7 @@ _NUMBERS = frozenset((bool, int, float, str, bytes, type(None)))
 
 
 class At:
-    """The values at some sizes, by their places, and what was made of parts of the template that stand in it twice."""
+    """The values at some sizes, by their places. ``made``: results of parts that stand in a template more than once."""
 
     def __init__(self, values: sizes.Values | Sequence[Any]) -> None:
         self.values = values
@@ -45,13 +45,13 @@ Template = Callable[[At], Any]
 
 
 class Hidden(Exception):
-    """A value may have sizes in it that cannot be seen: the plan serves its own sizes only."""
+    """A value may contain sizes that cannot be seen, so the plan serves only the sizes it was compiled for."""
 
 
 def template(value: Any, guards: sizes.Guards, whole: bool = True) -> Template | None:
-    """What gives a value at other sizes; None if it is the same at all of them. Raises ``Hidden``.
+    """A function that gives a value at other sizes; None if it is the same at all of them. Raises ``Hidden``.
 
-    ``whole``: with the strides of kernels, which no CPU's instruction has.
+    ``whole``: the strides of kernels too, which instructions for a CPU do not have.
     """
     return _Maker(guards, whole).of(value)
 
@@ -160,7 +160,7 @@ class _Maker:
         return made
 
     def binding(self, binding: Binding) -> Template | None:
-        """The numbers of an operand of a kernel; its variable stays the one that the forms before know."""
+        """An operand of a kernel with other numbers. Its variable stays: kernels and jaxpr refer to it."""
         made = self.items((binding.offset, binding.strides, binding.outer), tuple)
         if made is None:
             return None

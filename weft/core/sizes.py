@@ -58,8 +58,8 @@ class Guards:
         opened.count += 1
         self.numbers = list(numbers)
         self._made: list[Any] = []  # how each value is computed: (operation, left, right), terms, or None for a size
-        self._places: dict[Any, Any] = {}  # of what was computed before: its value, or the place of a constant
-        self._least: list[int | None] = []  # of each value the least one at any sizes, if that is known
+        self._places: dict[Any, Any] = {}  # constants and polynomials met before -> their places, their Sizes
+        self._least: list[int | None] = []  # for each value its least one at any sizes, if that is known
         self.present: list[Number] = []  # the values now
         self._guards: list[Guard] = []
         self.asked: set[Any] = set()  # comparisons and results that were seen, by operation and operands
@@ -117,7 +117,7 @@ class Guards:
         return found
 
     def _polynomial(self, key: tuple[tuple[tuple[int, ...], int], ...], value: Number) -> Size:
-        """The size with these terms. One that is a size as it is keeps its place."""
+        """The size with these terms. The sum of one size times 1 keeps that size's place."""
         terms = dict(key)
         if len(key) == 1 and len(key[0][0]) == 1 and key[0][1] == 1:
             place = key[0][0][0]
@@ -336,7 +336,7 @@ class Size:
         return np.asarray(self.known(), dtype)
 
     def __hash__(self) -> int:
-        return hash(self.value)  # that of its number: sets and dictionaries then compare the two, which is noted
+        return hash(self.value)  # as its number's, so that sets compare the two (``__eq__``), which notes a guard
 
     def __bool__(self) -> bool:
         return self != 0
@@ -412,7 +412,7 @@ class Size:
 class SizedAval:
     """The type of an array whose extents are sizes: what a ``ShapedArray`` with such a shape is.
 
-    No native code reads it, which would see the present sizes and note nothing.
+    Native code must not read it: it would see the present sizes, and note no guard.
     """
 
     __slots__ = ("__weakref__", "_nbytes", "_size", "dtype", "hint", "shape")
@@ -503,7 +503,7 @@ def whole(value: Any) -> Any:
 
 
 def number(size: Any) -> Any:
-    """A number as machine code has it in it: a decision for this one."""
+    """The plain number, because machine code will contain it: noted as a decision for this number alone."""
     return size.known() if type(size) is Size else size
 
 
