@@ -17,7 +17,7 @@ import numpy as np
 
 from weft._base import lazy
 from weft.batching import batched_programs
-from weft.compiler import finished_lanes, indexing
+from weft.compiler import indexing, lane_exits
 from weft.control import while_loop
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
@@ -62,7 +62,7 @@ def _routine(
         mask = None
     else:
         unread = [k for k, out in enumerate(equation.outvars) if out not in read]
-        mask = finished_lanes.mask(parts, atoms, flatten, unread)
+        mask = lane_exits.mask(parts, atoms, flatten, unread)
     by_element = batched_programs.ends_by_element
 
     def flat(closed: ClosedJaxpr) -> ClosedJaxpr:

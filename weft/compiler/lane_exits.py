@@ -1,4 +1,4 @@
-"""Finds loops over arrays that leave finished elements as they are, so that each vector of lanes may end on its own.
+"""Per-lane early exit: loops over arrays that leave finished elements as they are, so each vector of lanes ends alone.
 
     while any(live):  x = where(live, new(x), x);  live = live & (error > tol)      ends lane by lane, as if mapped
 
