@@ -99,7 +99,7 @@ def fields_in_header(struct: str) -> list[tuple[str, str]]:
 
 RECORDS = {
     "GemmTile": tiles.TILE, "GemmCarry": tiles.CARRY, "GemmRun": tiles.RUN, "GemmPanel": tiles.PANEL,
-    "GemmVector": rows.VECTOR, "GemmChain": columns.CHAIN, "GemmStreams": columns.STREAMS,
+    "GemmVector": rows.VECTOR, "GemmStreams": columns.STREAMS,
     "GemmVectorKernels": VECTOR_KERNELS, "GemmKernels": KERNELS,
 }  # fmt: skip
 

@@ -121,10 +121,9 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   work.in_parts = work.far && !work.by_chain && figures.in_parts;
   work.backwards = product.job->backwards;
   work.tile = (large || work.by_chain) && deep && work.a_k != 1 ? kTileBytes / kernels->result_bytes : 0;
-  const int64_t pitch = work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0;  // of a chain's sums
-  int64_t scratch = kGemmLaneBytes / kernels->result_bytes * kernels->sum_bytes * pitch;
   work.waiting = matrix_bytes() > figures.large_bytes ? kGemmLongWaitingBytes : kGemmWaitingBytes;
-  if (work.a_k != 1) scratch = std::max(scratch, kGemmWaiting * work.waiting);
+  int64_t scratch = 0;
+  if (work.a_k != 1) scratch = kGemmWaiting * (std::max(work.waiting, work.tile > 0 ? kTileBytes : 0) + 2 * kLine);
   else if (work.x_k != 1) scratch = depth * kernels->source_bytes;
   if (kernels->source_bytes != kernels->result_bytes) scratch = std::max(scratch, depth * kernels->result_bytes);
   if (scratch > 0) {

@@ -15,7 +15,6 @@ constexpr int kTreeLevels = 5;           // sums of lanes that wait for others: 
 constexpr int64_t kAliasingPitch = 4096; // bytes from lane to lane: then lines share a set of the first cache
 constexpr int kMostTerms = 16;           // terms of a lane: more are not few columns
 constexpr int64_t kStreamedBytes = 384;  // bytes of a column for each term of a lane; strips are faster for fewer
-constexpr int kFarColumns = 8;           // columns from the third cache that share sets of the first one: fewer streams
 constexpr int64_t kNarrowDepth = 64;     // terms: with fewer, the sum of the lanes is the larger part
 constexpr int kMostGrouped = 64;            // rows of a matrix that is read in groups of a column for each chain
 constexpr int64_t kGroupedDepth = 256;      // terms from which on the sum of the lanes is a small part
@@ -23,9 +22,9 @@ constexpr int64_t kGroupedBytes = 3 << 19;  // bytes that are read several times
 constexpr int kStripLines = 4;              // whole cache lines of a column, beyond which strips are as fast
 constexpr int64_t kShallowStrip = 128;      // columns: up to so many, strips are faster wherever columns begin
 constexpr int64_t kCrossingStripBytes = 256 << 10;  // bytes of a deeper matrix whose columns begin within cache lines
+constexpr int kMostLanes = 16;  // those of elements of four bytes, or of two times four
 constexpr int kShortRow = 64;  // elements of narrower rows, up to which their last vectors are a large part
-constexpr int kMostLanes = 16;  // those of elements of four bytes
-static_assert(kTreeLevels + 2 <= kGemmWaiting, "the sums of a tree and of a complex chain");
+static_assert(kTreeLevels + kMostLanes <= kGemmWaiting, "the sums of a tree, and of chains or of half as many complex ones");
 
 // The lanes in the order in which the tree of their sums needs the fewest waiting: their bits are mirrored.
 int lane_after(int lane, int lanes) {
@@ -153,20 +152,24 @@ struct ByVector {
 
   // Few columns.
 
-  // Calls add(streams, lane) for each group of lanes that are `groups` apart, in the order of the tree.
-  template <class Add>
-  void each_group(int groups, int64_t row, int64_t rows, Add add) const {
-    const bool straight = work.y_row == 1 && !work.add;
+  // Those of the lanes of a tile of rows that are `groups` apart.
+  GemmStreams streams_of(int groups, int64_t rows) const {
     GemmStreams group{};
     group.a_lane = groups * work.a_k;
     group.a_term = lanes * work.a_k;
     group.x_lane = groups * work.x_k;
     group.x_term = lanes * work.x_k;
     group.waiting = work.scratch;
-    group.apart = straight && groups == 1 ? 0 : ((rows + width - 1) >> width_bits << width_bits);
-    group.chain = work.scratch + kTreeLevels * group.apart * item;
+    group.apart = ((rows + width - 1) >> width_bits << width_bits) + width;
     group.rows = rows;
     group.ends = true;
+    return group;
+  }
+  // Calls add(streams, lane) for each group of lanes that are `groups` apart, in the order of the tree.
+  template <class Add>
+  void each_group(int groups, int64_t row, int64_t rows, Add add) const {
+    const bool straight = work.y_row == 1 && !work.add;
+    GemmStreams group = streams_of(groups, rows);
     for (int i = 0, lane = 0; i < groups; ++i, lane = lane_after(lane, groups)) {
       group.levels = __builtin_ctz(~unsigned(i));
       group.to = straight && i + 1 == groups ? y(row) : work.scratch + group.levels * group.apart * item;
@@ -184,19 +187,37 @@ struct ByVector {
       functions[(full - lane + groups - 1) >> bits(groups)](group);
     });
   }
-  // The same, where the columns of one lane are more than are read at a time. Each part has at least half as many.
-  void in_parts(int64_t row, int64_t rows) const {
-    constexpr int most = kGemmAliasedStreams;
-    each_group(int(lanes), row, rows, [&](GemmStreams& group, int lane) {
-      const int64_t terms = (work.k - lane + lanes - 1) >> lane_bits, parts = (terms + most - 1) / most;
-      for (int64_t part = 0; part < parts; ++part) {
-        const int64_t begin = terms * part / parts, end = terms * (part + 1) / parts;
-        group.a = a(row, lane + begin * lanes);
-        group.x = x(lane + begin * lanes);
-        group.begun = part > 0;
-        group.ends = part + 1 == parts;
-        table.parts[end - begin - most / 2](group);
-      }
+  // The same, where the columns of one lane are more than are read at a time. Few columns are read lane by lane. Many are read
+  // pass by pass for all lanes, so that what is read follows in memory, or, if so asked, lane by lane but for the last pass, in
+  // which the tree adds the lanes. Their sums begin as far from a whole vector as their columns do, so that all but the ends of
+  // columns is read aligned.
+  void in_parts(int64_t terms, bool fetched, int64_t row, int64_t rows) const {
+    const bool aliased = lanes * work.a_k * item % kAliasingPitch == 0, many = terms > kMostTerms;
+    const int64_t most = aliased && (fetched || work.far) ? kGemmAliasedStreams : table.streams;
+    const int64_t last_of_all = (terms - 1) / most;
+    const auto add = [&](GemmStreams& group, int64_t lane, int64_t pass, int64_t last) {
+      const int64_t all = (work.k - lane + lanes - 1) >> lane_bits, begin = all * pass / (last + 1);
+      const int64_t end = pass == last ? all : all * (pass + 1) / (last + 1);
+      group.a = a(row, lane + begin * lanes);
+      group.x = x(lane + begin * lanes);
+      const int64_t after = int64_t(reinterpret_cast<uintptr_t>(group.a) & uintptr_t(vector_bytes - 1)) >> bits(item);
+      group.before = (width - after) & (width - 1);
+      group.chain = work.scratch + ((kTreeLevels + (many ? lane * parts : 0)) * group.apart + after) * item;
+      group.begun = pass > 0;
+      group.ends = pass == last;
+      (fetched ? table.parts : table.near_parts)[end - begin - 1](group);
+    };
+    GemmStreams group = streams_of(int(lanes), rows);
+    if (many && work.by_chain) {
+      for (int64_t lane = 0; lane < lanes; ++lane)
+        for (int64_t pass = 0; pass < last_of_all; ++pass) add(group, work.backwards ? lanes - 1 - lane : lane, pass, last_of_all);
+    } else if (many) {
+      for (int64_t pass = 0; pass < last_of_all; ++pass)
+        for (int64_t lane = 0; lane < lanes; ++lane) add(group, lane, pass, last_of_all);
+    }
+    each_group(int(lanes), row, rows, [&](GemmStreams& some, int lane) {
+      const int64_t last = many ? last_of_all : (work.k - lane - 1) / (lanes * most);
+      for (int64_t pass = many ? last : 0; pass <= last; ++pass) add(some, lane, pass, last);
     });
   }
   // The lanes of so many terms each that are at most so many columns: kernels were made for as many (lanes_of_streams).
@@ -211,8 +232,8 @@ struct ByVector {
     const int64_t many = table.streams, few = kGemmAliasedStreams;
     if (terms == 1) return few_columns(table.single - 1, lanes, 1, row, rows);
     const bool aliased = many > few && (lanes >> bits(lanes_of(terms, many))) * work.a_k * item % kAliasingPitch == 0;
-    if (aliased && terms > few && !work.in_parts) return few_columns(table.unfetched[terms - few - 1], 1, terms, row, rows);
-    if (terms > (aliased ? few : many)) return in_parts(row, rows);
+    if (aliased && terms > few && !work.in_parts) return few_columns(table.near_parts + terms - 2, 1, terms, row, rows);
+    if (terms > (aliased ? few : many)) return in_parts(terms, true, row, rows);
     const int64_t together = lanes_of(terms, aliased ? few : many);
     few_columns((aliased ? table.aliased : table.several)[terms - 2], together, terms, row, rows);
   }
@@ -236,36 +257,6 @@ struct ByVector {
     return true;
   }
 
-  // Columns with the sums of all lanes in memory, so that a is read as it lies. The columns of one lane are whole cache
-  // lines apart: its sums begin as far from a line as they do, so that all but the ends of columns is read aligned.
-  void tile_of_columns(int64_t row, int64_t rows) const {
-    GemmChain chains[kMostLanes];
-    const int64_t apart = ((rows + width - 1) >> width_bits << width_bits) + width;
-    for (int64_t l = 0; l < lanes; ++l) {
-      const int64_t after = int64_t(reinterpret_cast<uintptr_t>(a(row, l)) & uintptr_t(vector_bytes - 1)) >> bits(item);
-      chains[l] = {work.scratch + (l * parts * apart + after) * item, apart, (width - after) & (width - 1), nullptr,
-                   lanes * work.a_k, nullptr, lanes * work.x_k, rows, false};
-    }
-    const bool aliased = lanes * work.a_k * item % kAliasingPitch == 0;
-    const int64_t most = table.chain_columns, together = work.far && aliased ? std::min<int64_t>(most, kFarColumns) : most;
-    const int64_t passes = (work.k + lanes * together - 1) / (lanes * together);
-    const auto add = [&](int64_t pass, int64_t l) {
-      const int64_t columns = (work.k - l + lanes - 1) >> lane_bits, begin = columns * pass / passes;
-      chains[l].a = a(row, begin * lanes + l);
-      chains[l].x = x(begin * lanes + l);
-      chains[l].first = pass == 0;
-      table.chain[columns * (pass + 1) / passes - begin](chains[l]);
-    };
-    if (work.by_chain) {
-      for (int64_t i = 0; i < lanes; ++i)
-        for (int64_t pass = 0; pass < passes; ++pass) add(pass, work.backwards ? lanes - 1 - i : i);
-    } else {
-      for (int64_t pass = 0; pass < passes; ++pass)
-        for (int64_t l = 0; l < lanes; ++l) add(pass, l);
-    }
-    table.add_chains(chains, y(row), work.y_row, rows, work.add);
-  }
-
   void columns() const {
     if (kernels.source_bytes != item) return strips(with_factors(), table.strips);
     const bool whole = work.a_k == work.rows && work.x_k == 1;
@@ -273,8 +264,10 @@ struct ByVector {
     if (table.grouped != nullptr && whole && worth_grouping()) return grouped();
     if (table.lane_strips != nullptr && worth_strips_of_lanes()) return strips(work, table.lane_strips);
     if (all_few_columns()) return;
-    if (work.tile == 0) return strips(work, table.strips);
-    each_tile(work.tile, [&](int64_t row, int64_t rows) { tile_of_columns(row, rows); });
+    if (work.tile == 0 || work.rows < table.strip_vectors * width) return strips(work, table.strips);
+    const int64_t terms = (work.k + lanes - 1) >> lane_bits;
+    const bool fetched = parts > 1 && work.far && !work.by_chain;
+    each_tile(work.tile, [&](int64_t row, int64_t rows) { in_parts(terms, fetched, row, rows); });
   }
 };
 

@@ -22,7 +22,7 @@ constexpr int64_t kNearBytes = 40 << 10;  // bytes of the first cache that opera
 
 constexpr int64_t kGemmWaitingBytes = 8192;       // bytes of a column whose sums wait in memory
 constexpr int64_t kGemmLongWaitingBytes = 32768;  // bytes, if the matrix comes from memory, which likes long reads
-constexpr int kGemmWaiting = 7;  // such sums at most: a tree's, and a complex chain's
+constexpr int kGemmWaiting = 21;  // such sums at most: a tree's, and those of 16 chains, or of 8 complex ones
 
 // Rows of the columns that are next, on their way to where they are packed.
 struct GemmCarry {
@@ -78,9 +78,9 @@ struct GemmVector {
   int64_t waiting;  // bytes of a column whose sums wait there
   int64_t tile;   // rows whose sums are kept there when a's columns are contiguous; 0: they stay in registers
   bool in_strips;  // a's contiguous columns are read in strips of lanes where that is worth it
-  bool in_parts;   // of few such columns that share sets of the first cache, lanes of many are read in fetched parts
+  bool in_parts;   // of few such columns that share sets of the first cache, lanes of many are read in parts
   bool far;       // a is about as large as the second cache, or larger
-  bool by_chain;  // such a tile is read chain by chain, from the last one if `backwards`
+  bool by_chain;  // such a tile is read chain by chain but for the last part of each, from the last one if `backwards`
   bool backwards;
   bool add;
 };
@@ -157,19 +157,6 @@ struct GemmPanel {
   int64_t line(int64_t x) const { return lines == nullptr ? x * x_stride : lines[x]; }
 };
 
-// The sums of a chain of a tile in memory, and columns of it.
-struct GemmChain {
-  char* sums;
-  int64_t apart;   // elements from a complex sum's first part to its second one
-  int64_t before;  // rows before the first sum at the begin of a vector
-  const char* a;
-  int64_t a_step;
-  const char* x;
-  int64_t x_step;
-  int64_t rows;
-  bool first;  // nothing is in the sums yet
-};
-
 // Columns that are the terms of some chains, from one row on, read side by side.
 struct GemmStreams {
   const char *a, *x;
@@ -179,13 +166,13 @@ struct GemmStreams {
   int64_t apart;
   char* chain;  // of a single chain that is read in parts: what it adds up to so far
   int64_t rows;
+  int64_t before;  // in parts: rows before the first one whose elements begin a vector
   int levels;
   bool begun, ends;  // it is read there; it is not left there
 };
 
 using GemmVectorFunction = void (*)(const GemmVector& work);
 using GemmStripFunction = void (*)(const GemmVector& work, int64_t row, int64_t last);
-using GemmChainFunction = void (*)(const GemmChain& chain);
 using GemmStreamsFunction = void (*)(const GemmStreams& streams);
 using GemmGroupFunction = void (*)(const GemmVector& work, const char* orders, const char* terms, const char* factors,
                                    int64_t begin, char* each);
@@ -199,20 +186,17 @@ struct GemmVectorKernels {
   const GemmStripFunction* strips;  // [vectors - 1]: of whole vectors, then those whose last vector is a part
   // The others are for contiguous columns of elements as wide as their sums, or nullptr.
   const GemmStripFunction* lane_strips;  // chain by chain
-  const GemmChainFunction* chain;        // [columns]
-  void (*add_chains)(const GemmChain* chains, char* y, int64_t y_row, int64_t rows, int64_t add);
   const GemmStreamsFunction* single;     // [chains - 1], each of one column
   // By the chains that have all terms, where the others have one less:
   const GemmStreamsFunction* const* several;    // [terms - 2]
   const GemmStreamsFunction* const* aliased;    // [terms - 2], at most kGemmAliasedStreams columns at a time
-  const GemmStreamsFunction* const* unfetched;  // [terms - kGemmAliasedStreams - 1] of one chain
-  const GemmStreamsFunction* parts;      // [terms - kGemmAliasedStreams / 2] of one chain
+  const GemmStreamsFunction *parts, *near_parts;  // [terms - 1] of one chain, at most `streams`; unfetched ones
   const GemmVectorFunction* narrow;      // [rows - 1] of a matrix without gaps
   const GemmGroupFunction* grouped;      // [vectors - 1]
   void (*add_groups)(char* each, int64_t rows);  // adds up the chains' sums of all rows
   void (*put)(char* y, int64_t y_row, const char* sums, int64_t count, int64_t add);
   void (*widen)(const GemmPanel& panel);  // copies elements side by side, as wide as their sums: no pairs
-  int chain_columns, streams, narrow_rows, grouped_vectors, strip_vectors;
+  int streams, narrow_rows, grouped_vectors, strip_vectors;
 };
 
 struct GemmKernels {
@@ -262,7 +246,7 @@ extern "C" {
 [[gnu::visibility("hidden")]] extern const GemmKernels weft_gemm_pairs;
 }
 static_assert(offsetof(GemmTile, ahead) == 123 && offsetof(GemmVector, add) == 101 && offsetof(GemmPanel, to) == 64);
-static_assert(offsetof(GemmCarry, rows) == 32 && sizeof(GemmRun) == 16 && sizeof(GemmChain) == 72);
-static_assert(offsetof(GemmStreams, ends) == 93 && sizeof(GemmVectorKernels) == 208 && sizeof(GemmKernels) == 144);
+static_assert(offsetof(GemmCarry, rows) == 32 && sizeof(GemmRun) == 16);
+static_assert(offsetof(GemmStreams, ends) == 101 && sizeof(GemmVectorKernels) == 184 && sizeof(GemmKernels) == 144);
 
 }  // namespace weft

@@ -13,22 +13,17 @@ from .lanes import Lanes, Some
 from .packing import source_bytes
 from .rows import VECTOR, halved, put_each
 from .tiles import Rows
-from .writer import Fields, Function, Module, Value, size_of
+from .writer import Fields, Function, Module, Value
 
-CHAIN = [
-    ("sums", "ptr"), ("apart", "i64"), ("before", "i64"), ("a", "ptr"), ("a_step", "i64"), ("x", "ptr"),
-    ("x_step", "i64"), ("rows", "i64"), ("first", "i8"),
-]  # fmt: skip
 STREAMS = [
     ("a", "ptr"), ("x", "ptr"), ("a_lane", "i64"), ("a_term", "i64"), ("x_lane", "i64"), ("x_term", "i64"),
-    ("to", "ptr"), ("waiting", "ptr"), ("apart", "i64"), ("chain", "ptr"), ("rows", "i64"), ("levels", "i32"),
-    ("begun", "i8"), ("ends", "i8"),
+    ("to", "ptr"), ("waiting", "ptr"), ("apart", "i64"), ("chain", "ptr"), ("rows", "i64"), ("before", "i64"),
+    ("levels", "i32"), ("begun", "i8"), ("ends", "i8"),
 ]  # fmt: skip
 
 LINE = 64  # bytes of a line of the caches
 # Distances were measured on a Zen 4 (benchmarks/NOTES.md): what it fetches ahead itself ends with each page of memory.
 STEPS_AHEAD = 4  # columns of a lane that a strip is fetched ahead: a tenth less time, since columns lie far apart
-LANE_AHEAD = 8  # vectors that complex columns are fetched ahead: those from the third cache take 4 % less time
 STREAM_AHEAD = 8  # vectors that columns side by side are fetched ahead
 STRIP = 8  # vectors of a strip at most: of fewer much of what is fetched for the next strip is fetched again
 LEVELS = 5  # sums that wait for others in the tree, those of 1, 2, 4, 8 and all 16 lanes: kTreeLevels
@@ -152,11 +147,6 @@ def strip_vectors(e: Lanes) -> int:
     return 6 if e.machine.free < STRIP * e.parts else STRIP
 
 
-def chain_columns(e: Lanes) -> int:
-    """Columns of a chain that are added at a time: their factors are in registers, sums are read and written once."""
-    return (16 if e.parts == 1 else 14) if e.machine.free > 8 else 8 // e.parts
-
-
 def narrow_rows(e: Lanes) -> int:
     """Rows of a matrix whose columns are read as whole vectors: the sums of all its chains are in 8 registers."""
     return 8 // (e.parts * e.folds)
@@ -179,55 +169,6 @@ def each_vector(f: Function, e: Lanes, rows: Value, before: Value, do: Callable[
         do(row.value, e.some(f, rows - row.value, partly=True))
 
 
-def add_to_chain(module: Module, e: Lanes, name: str, deep: int) -> Function:
-    """Adds the products of some columns and their factors to the sums of their chain, or to 0."""
-    f = module.function(f"{name}_chain_{deep}", ["ptr"])
-    chain = Fields(f, f.arguments[0], CHAIN)
-    a, a_step, sums, apart = chain["a"], chain["a_step"] * e.item, chain["sums"], chain["apart"] * e.item
-    x, factors = chain["x"], []
-    for _ in range(deep):
-        factors.append(e.splat(f, x))
-        x = x + chain["x_step"] * e.item
-    rows, first, third = chain["rows"], chain["first"], a_step * 3
-
-    def add(row: Value, some: Some | None) -> None:
-        place, sum_ = sums + row * e.item, e.sum(f)
-        places = [place, place + apart][: e.parts]
-        with f.when(first.equals(0)):
-            for part, at in zip(sum_, places, strict=True):
-                part.set(e.load(f, at, some))
-        columns = Rows(f, a + row * e.item, a_step, 0, deep, third)
-        for d, factor in enumerate(factors):
-            column = columns.at(d)
-            if e.parts > 1:
-                f.prefetch(column + LANE_AHEAD * e.machine.bytes)
-            e.grow(f, sum_, factor, e.load(f, column, some))
-        for part, at in zip(sum_, places, strict=True):
-            e.store(f, at, part.value, some)
-
-    each_vector(f, e, rows, chain["before"].least(rows), add)
-    return f
-
-
-def add_chains(module: Module, e: Lanes, name: str) -> Function:
-    """y (+)= the tree of the sums of all chains."""
-    f = module.function(f"{name}_chains", ["ptr", "ptr", "i64", "i64", "i64"])
-    chains, y_place, y_row, rows, add = f.arguments
-    places = [Fields(f, chains + lane * size_of(CHAIN), CHAIN)["sums"] for lane in range(e.chains)]
-    apart = Fields(f, chains, CHAIN)["apart"] * e.item
-    buffer, y, at = f.place(e.vector), f.variable("ptr", y_place), f.variable("i64", 0)
-    with f.loop(lambda: at.value < rows):
-        offset, totals = at.value * e.item, []
-        for place in places:
-            first = place + offset
-            totals.append(e.total(f, [e.load(f, where) for where in [first, first + apart][: e.parts]]))
-        f.store(buffer, halved(totals))
-        put_each(f, e, y.value, y_row * e.item, buffer, (rows - at.value).least(e.width), add.differs(0))
-        y.add(y_row * (e.width * e.item))
-        at.add(e.width)
-    return f
-
-
 class Streams:
     """Columns that are the terms of some lanes, read side by side, each from end to end.
 
@@ -246,19 +187,31 @@ class Streams:
         self.a_lane, self.a_term = group["a_lane"] * e.item, group["a_term"] * e.item
         self.thirds = self.a_lane * 3, self.a_term * 3
         self.waiting, self.levels, self.chain = group["waiting"], group["levels"], group["chain"]
-        self.begun, self.ends, to = group["begun"], group["ends"], group["to"]
+        self.begun, to = group["begun"], group["to"]
         lanes = range(self.together)
         self.factors = [[self._factor(lane, term) for term in range(self._terms(lane))] for lane in lanes]
 
-        def add(row: Value, some: Some | None) -> None:
-            made, place = self._total(row, some), to + row * e.item
-            if not part:
-                return e.store(f, place, made, some)
-            with f.when(self.ends):
-                e.store(f, place, made, some)
-            return None
+        rows = group["rows"]
+        if not part:
+            return each_vector(
+                f, e, rows, f.number(0), lambda row, some: e.store(f, to + row * e.item, self._total(row, some), some)
+            )
+        before = group["before"].least(rows)
 
-        each_vector(f, e, group["rows"], f.number(0), add)
+        def last() -> None:
+            each_vector(
+                f, e, rows, before, lambda row, some: e.store(f, to + row * e.item, self._total(row, some), some)
+            )
+
+        f.either(group["ends"], last, lambda: each_vector(f, e, rows, before, self._keep))
+        return None
+
+    def _keep(self, row: Value, some: Some | None) -> None:
+        """Leave what the chain of a part adds up to where the next part begins with it."""
+        place = self.chain + row * self.e.item
+        sum_ = self._lane(0, self.a + row * self.e.item, row, some)
+        for part, at in zip(sum_, [place, place + self.apart], strict=False):
+            self.e.store(self.f, at, part, some)
 
     def _terms(self, lane: int) -> int:
         return self.terms - (lane >= self.full)
@@ -267,7 +220,7 @@ class Streams:
         at = self.group["x_lane"] * (lane * self.e.item) + self.group["x_term"] * (term * self.e.item)
         return self.e.splat(self.f, self.group["x"] + at)
 
-    def _lane(self, lane: int, first: Value, row: Value, some: Some | None) -> Value:
+    def _lane(self, lane: int, first: Value, row: Value, some: Some | None) -> list[Value]:
         f, e, sum_ = self.f, self.e, self.e.sum(self.f)
         chain = self.chain + row * e.item
         places = [chain, chain + self.apart][: e.parts]
@@ -281,18 +234,14 @@ class Streams:
             if self.ahead:
                 f.prefetch(column + self.ahead * e.machine.bytes)
             e.grow(f, sum_, factor, e.load(f, column, some))
-        if self.part:
-            with f.when(self.ends.equals(0)):
-                for part, at in zip(sum_, places, strict=True):
-                    e.store(f, at, part.value, some)
-        return e.total(f, [part.value for part in sum_])
+        return [part.value for part in sum_]
 
     def _total(self, row: Value, some: Some | None) -> Value:
         """The sum of the lanes, and of what waits for it."""
         f, e, lanes = self.f, self.e, []
         firsts = Rows(f, self.a + row * e.item, self.a_lane, 0, self.together, self.thirds[0])
         for lane in range(self.together):
-            lanes.append(self._lane(lane, firsts.at(lane), row, some))
+            lanes.append(e.total(f, self._lane(lane, firsts.at(lane), row, some)))
         width = e.chains // 2
         while width > 0:
             for lane in range(min(width, max(0, self.together - width))):

@@ -21,10 +21,10 @@ KERNELS = [
 ROWS = ["rows", "long_rows", "far_rows", "far_long_rows"]
 VECTOR_KERNELS = [
     *((kind, "ptr") for kind in ROWS), *((f"wide_{kind}", "ptr") for kind in ROWS), ("short_rows", "ptr"),
-    ("strips", "ptr"), ("lane_strips", "ptr"), ("chain", "ptr"), ("add_chains", "ptr"), ("single", "ptr"),
-    ("several", "ptr"), ("aliased", "ptr"), ("unfetched", "ptr"), ("parts", "ptr"), ("narrow", "ptr"),
-    ("grouped", "ptr"), ("add_groups", "ptr"), ("put", "ptr"), ("widen", "ptr"), ("chain_columns", "i32"),
-    ("streams", "i32"), ("narrow_rows", "i32"), ("grouped_vectors", "i32"), ("strip_vectors", "i32"),
+    ("strips", "ptr"), ("lane_strips", "ptr"), ("single", "ptr"), ("several", "ptr"), ("aliased", "ptr"),
+    ("parts", "ptr"), ("near_parts", "ptr"), ("narrow", "ptr"), ("grouped", "ptr"), ("add_groups", "ptr"),
+    ("put", "ptr"), ("widen", "ptr"), ("streams", "i32"), ("narrow_rows", "i32"), ("grouped_vectors", "i32"),
+    ("strip_vectors", "i32"),
 ]  # fmt: skip
 
 WIDER = {"f": "eE", "i": "hHbB"}  # dtypes of sums, and of narrower elements that they are made of
@@ -83,8 +83,7 @@ class Kernels:
         return made
 
     def _streams(self) -> Values:
-        """Kernels of columns side by side: with a single term, with several, for aliased columns, with whole lanes of
-        many terms, and for parts of lanes."""
+        """Kernels of columns side by side: with a single term, with several, for aliased columns, parts of lanes."""
         e, module, name = self.e, self.module, self.name
         many, few = 16 if self.machine.masks else 8, ALIASED_STREAMS
 
@@ -92,12 +91,12 @@ class Kernels:
             text = f"{name}_streams_{'part_' * part}{'_'.join(map(str, shape))}_{ahead}"
             return module.functions.get(text) or columns.Streams(module, e, text, shape, ahead, part).f
 
-        def several(kind: str, terms: range, streams: int, ahead: int = columns.STREAM_AHEAD) -> str:
+        def several(kind: str, terms: range, streams: int) -> str:
             """A table for each number of terms: its kernels by the number of lanes that have all terms."""
             made = []
             for count in terms:
                 lanes = columns.lanes_of_streams(e, count, streams)
-                functions = [function((lanes, count, full), ahead) for full in range(lanes + 1)]
+                functions = [function((lanes, count, full)) for full in range(lanes + 1)]
                 made.append(module.table(f"{name}_{kind}_{count}", functions))
             return module.tables(f"{name}_{kind}", made) if made else "null"
 
@@ -105,11 +104,12 @@ class Kernels:
             "single": module.table(f"{name}_single", [function((count, 1, count)) for count in range(1, e.chains + 1)]),
             "several": several("several", range(2, many + 1), many),
             "aliased": several("aliased", range(2, (few if many > few else 0) + 1), few),
-            "unfetched": several("unfetched", range(few + 1, many + 1), few, 0),
             "streams": many,
         }
-        parts = [function((1, terms, 1), part=True) for terms in range(few // 2, few + 1)]
-        return {**values, "parts": module.table(f"{name}_parts", parts)}
+        for kind, ahead in (("parts", columns.STREAM_AHEAD), ("near_parts", 0)):
+            made = [function((1, terms, 1), ahead, part=True) for terms in range(1, many + 1)]
+            values[kind] = module.table(f"{name}_{kind}", made)
+        return values
 
     def _by_vector(self, source: str, widen: str) -> str:
         """The record of the kernels of a matrix and a vector."""
@@ -127,20 +127,16 @@ class Kernels:
     def _by_columns(self, source: str) -> Values:
         """What there is for contiguous columns of elements as wide as their sums."""
         e, module, name = self.e, self.module, self.name
-        most, narrow_rows, groups = columns.chain_columns(e), columns.narrow_rows(e), columns.grouped_vectors(e)
-        chain = [columns.add_to_chain(module, e, name, deep) for deep in range(most + 1)]
+        narrow_rows, groups = columns.narrow_rows(e), columns.grouped_vectors(e)
         narrow = [columns.narrow(module, e, name, count + 1) for count in range(narrow_rows)]
         grouped = [columns.grouped(module, e, name, count + 1) for count in range(groups)]
         return {
             "lane_strips": columns.strips(module, e, name, source, by_lane=True) if self.machine.masks else "null",
-            "chain": module.table(f"{name}_chain", chain),
-            "add_chains": f"@{columns.add_chains(module, e, name).name}",
             **self._streams(),
             "narrow": module.table(f"{name}_narrow", narrow) if narrow else "null",
             "grouped": module.table(f"{name}_grouped", grouped) if grouped else "null",
             "add_groups": f"@{columns.add_groups(module, e, name).name}",
             "put": f"@{rows.put(module, e, name).name}",
-            "chain_columns": most,
             "narrow_rows": narrow_rows,
             "grouped_vectors": groups,
         }
