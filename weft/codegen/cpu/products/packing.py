@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .lanes import NARROW, Lanes, Some
-from .tiles import PANEL, ROWS_AHEAD
+from .tiles import PANEL, ROWS_AHEAD, VECTORS
 from .writer import BYTES, Fields, Function, Module, Value
 
 
@@ -46,7 +46,26 @@ class Packing:
         return self.f
 
     def copy(self) -> None:
-        """Row by row."""
+        """Row by row; those of a whole tile without counting their vectors."""
+        whole = VECTORS * self.e.width
+        tile = self.width.equals(whole) & self.padded.equals(whole)
+        self.f.either(tile, self._copy_tile, self._copy_rows)
+
+    def _copy_tile(self) -> None:
+        """Rows of a tile's vectors: few rows of the other operand meet them, so that copying is most of the time."""
+        f, e = self.f, self.e
+        row, out = f.variable("ptr", self.fields["source"]), f.variable("ptr", self.fields["to"])
+        ahead = self.step * ROWS_AHEAD
+        with f.each(self.k):
+            for v in range(VECTORS):
+                place = row.value + v * e.width * self.bytes
+                f.prefetch(place + ahead)
+                e.store(f, out.value + v * e.machine.bytes, e.widen(f, self.source, place))
+            row.add(self.step)
+            out.add(self.pitch)
+
+    def _copy_rows(self) -> None:
+        """Rows of any length."""
         f, e, w = self.f, self.e, self.e.width
         row, out = f.variable("ptr", self.fields["source"]), f.variable("ptr", self.fields["to"])
         ahead, whole = self.step * ROWS_AHEAD, self.width.least(self.padded) - (w - 1)
