@@ -438,8 +438,9 @@ def _dtype_and_weakness(value: Any) -> tuple[Any, bool]:
         dtype = value.dtype if isinstance(value.dtype, ExtendedDType) else as_dtype(value.dtype)
         return _checked(value, dtype), weak
     else:
-        if getattr(value, "is_symbolic", False):  # a size without a value is a Python int
-            return scalar_dtype(int), True
+        number = getattr(value, "python_type", None)  # a size is a Python number
+        if number is not None:
+            return scalar_dtype(number), True
         bases = [base for base in type(value).__mro__ if base in _PYTHON_DTYPES]
         if not bases:
             raise TypeError(f"Cannot determine dtype of {value}")

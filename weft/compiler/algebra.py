@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
-from weft.compiler import divisors, expansions
+from weft.compiler import divisors, expansions, size_arithmetic
 from weft.core import kinds
 from weft.core.index_maps import compose, identity
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, JaxprEqn, Literal, Var
@@ -191,6 +191,8 @@ def number(equation: JaxprEqn) -> Literal | None:
         return None
     if out.shape or out.dtype.kind not in "biu":
         return None
+    if any(isinstance(v, Literal) and type(v.val) is Size for v in equation.invars):
+        return size_arithmetic.number(equation)
     values = [np.asarray(v.val, v.aval.dtype) for v in equation.invars if isinstance(v, Literal)]
     return Literal(kind.reference(*values, **equation.params)[()], out)
 
@@ -207,7 +209,7 @@ def _known_integer(equation: JaxprEqn, makers: Makers) -> Literal | None:
 def _known_float(atom: Atom, makers: Makers, depth: int) -> np.ndarray | None:
     """A float computed of literals by operations that are exact or rounded once, if it is finite."""
     if isinstance(atom, Literal):
-        return np.asarray(atom.val, atom.aval.dtype)
+        return None if type(atom.val) is Size else np.asarray(atom.val, atom.aval.dtype)
     maker = makers.of(atom)
     if maker is None or not depth or not _is_rounded_once(maker) or atom.aval.dtype not in _ROUNDED:
         return None

@@ -14,8 +14,9 @@ import numpy as np
 from weft import config, core, runtime
 from weft._base import lazy
 from weft.compiler import pipeline
-from weft.core import avals, check_scopes, explicit, kinds, source_info
+from weft.core import avals, check_scopes, explicit, kinds, sized_programs, sizes, source_info
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
+from weft.core.sized_programs import Sized
 from weft.core.store import PROGRAMS
 from weft.dispatch import devices
 from weft.dispatch.devices import Backend, placement
@@ -152,13 +153,21 @@ def _resized(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any], pla
     made = None if family is None else family.at(found[1], avals)
     if made is not None:
         return Runnable(made[0])
-    program = _compile(primitive, avals, params, place, backend)
+    guards = sizes.Guards(found[1], len(found[1]))
+    try:
+        symbols = dict(zip(found[1], guards.free, strict=True))
+        sized = [sized_programs.sized_aval(aval, symbols) for aval in avals]
+        closed, _ = _as_program(primitive, sized, params)
+        program = _compile(primitive, avals, params, place, backend, Sized(closed, guards))
+    finally:
+        guards.close()
     if family is None:
         family = program.family()
         if family is None:  # the compiler of another device
             return program
         PROGRAMS.add(key, family)
-    family.learn(program, found[1])
+    if program.sized is not None and program.sized.guards is guards:  # else it is an equal one, compiled before
+        family.learn(program)
     return program
 
 
@@ -181,10 +190,13 @@ def clear_caches() -> None:
     pipeline.clear()
 
 
-def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any], place: int, backend: Backend) -> Any:
+def _compile(
+    primitive: Any, avals: Sequence[Any], params: dict[str, Any], place: int, backend: Backend,
+    sized: Sized | None = None,
+) -> Any:  # fmt: skip
     closed, name = _as_program(primitive, avals, params)
     placement.check_program(closed.jaxpr, place, name)
-    return backend.compile(closed, name=name, shares=True, in_family=True)
+    return backend.compile(closed, name=name, shares=True, sized=sized)
 
 
 def _as_program(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[ClosedJaxpr, str]:

@@ -54,12 +54,10 @@ def expansion(
     who: Any, function: Function, avals: tuple[Any, ...], params: dict[str, Any] | None = None
 ) -> ClosedJaxpr:
     """The traced form of a function that ``who`` expands into: an entry of the trace level of the cache."""
-    guards = sizes.guards_of(avals)
     key = trace_key(who, None, avals, tuple((params or {}).items()), config.token())
-    if guards is not None:  # types of one compilation
-        if key not in guards.memo:
-            guards.memo[key] = traced(function, avals)
-        return guards.memo[key]
+    guards = sizes.guards_in(key) if sizes.opened.count else None
+    if guards is not None:  # types and numbers of one compilation
+        return guards.once(key, functools.partial(traced, function, avals))
     try:
         found = TRACES.find(key)
     except TypeError:  # an unhashable parameter

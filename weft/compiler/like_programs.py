@@ -11,26 +11,23 @@ that may be extents, like the divisor of a mean, may differ too. The second is t
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from weft import runtime
 from weft._base.record import NamedTuple
 from weft.compiler import stored_families
 from weft.compiler.context import Context
-from weft.core import fingerprint, kinds, sizes
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from weft.core import fingerprint, kinds, sized_programs, sizes
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from weft.core.sized_programs import Sized
 from weft.core.store import PROGRAMS
 from weft.dispatch.programs.executables import Runnable
 
 _TYPES_BYTES = 900  # measured: the types of a program, and what compiles the rest of it
 _MOST_EQUATIONS = 200  # equations of a program: longer ones are hardly ever alike
 _SMALL, _LARGE = 16, 1 << 40  # other numbers are not taken for extents
-_EXTENTS = frozenset(("shape", "new_sizes", "slice_sizes", "limit_indices", "length"))  # parameters that are extents
 
 
 class Like(NamedTuple):
@@ -48,11 +45,8 @@ class Like(NamedTuple):
         return None if "#" in text else text
 
 
-def key_of(closed: ClosedJaxpr, name: str, shared: Any, within: Context, typed: bool = False) -> Like | None:
-    """The key of a program; None if it is like no other.
-
-    ``shared``: which operands it may write to or return. ``typed``: it has to be one that ``follows``.
-    """
+def key_of(closed: ClosedJaxpr, name: str, shared: Any, within: Context) -> Like | None:
+    """The key of a program; None if it is like no other. ``shared``: which operands it may write to or return."""
     if closed.consts or len(closed.jaxpr.eqns) > _MOST_EQUATIONS:
         return None
     found = runtime.size_class(tuple(closed.in_avals), True)
@@ -64,8 +58,7 @@ def key_of(closed: ClosedJaxpr, name: str, shared: Any, within: Context, typed: 
     except _UnlikeAnyError:
         return None
     key = (("like", name, found[0], written), shared, within.key)  # with the fields of a ProgramKey
-    like = Like(key, tuple(writer.places), tuple(writer.values))
-    return like if not typed or follows(closed, like) else None
+    return Like(key, tuple(writer.places), tuple(writer.values))
 
 
 class _UnlikeAnyError(Exception):
@@ -119,7 +112,7 @@ class _Writer:
             return self.program(value.jaxpr)
         if isinstance(value, Jaxpr):
             return self.program(value)
-        if name in _EXTENTS:
+        if name in sized_programs.EXTENTS:
             if type(value) is int:
                 return self.extents((value,))
             return self.extents(value) if type(value) is tuple and all(type(n) is int for n in value) else None
@@ -141,16 +134,11 @@ class _Writer:
         if type(atom) is not Literal:
             return numbers[atom]
         number = self.literals.setdefault(id(atom), len(self.literals))
-        value = plain_value(atom)
+        value = sized_programs.plain_value(atom)
         if is_of_extents(value, self.places):
             place = self.values.setdefault((type(value), value), len(self.values))
             return "of extents", place, number, self.type(atom.aval)
         return fingerprint.literal_bits(atom), number, self.type(atom.aval)
-
-
-def plain_value(literal: Literal) -> Any:
-    value = literal.val
-    return value.item() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def is_of_extents(value: Any, extents: dict[int, int]) -> bool:
@@ -164,112 +152,16 @@ def is_of_extents(value: Any, extents: dict[int, int]) -> bool:
     return near or any(size % n == 0 and size // n in extents for n in extents)
 
 
-@contextlib.contextmanager
-def with_symbols(closed: ClosedJaxpr, like: Like) -> Iterator[tuple[ClosedJaxpr, sizes.Guards]]:
-    """The program with symbols for its sizes, and what is noted of them in the block."""
-    guards = sizes.Guards(_values(like), len(like.extents))
+def with_symbols(closed: ClosedJaxpr, like: Like) -> Sized:
+    """The program with symbols for its sizes; the guards are open."""
+    guards = sizes.Guards(values_of(like), len(like.extents))
     symbols = dict(zip(like.extents, guards.free, strict=False))
     literals = dict(zip(like.literals, guards.free[len(like.extents) :], strict=True))
     try:
-        yield ClosedJaxpr(_Symbols(symbols, literals).program(closed.jaxpr), ()), guards
-    finally:
+        return Sized(ClosedJaxpr(sized_programs.ToSymbols(symbols, literals).program(closed.jaxpr), ()), guards)
+    except BaseException:
         guards.close()
-
-
-def follows(closed: ClosedJaxpr, like: Like) -> bool:
-    """Whether the types of all results follow from those of the operands with the symbols that they were given.
-
-    A program at other sizes that is not traced again needs that: the 2 of ``top_k(x, 2)`` may be an extent by chance.
-    """
-    with with_symbols(closed, like) as (given, _):
-        return _is_typed(given.jaxpr)
-
-
-def _is_typed(jaxpr: Jaxpr) -> bool:
-    for equation in jaxpr.eqns:
-        kind, params = equation.primitive.kind, equation.params
-        inner = kind.inline(params) if isinstance(kind, kinds.Higher) else None
-        if inner is not None:
-            if not _is_typed(inner.jaxpr):
-                return False
-            continue
-        out, _ = equation.primitive.typed(tuple([x.aval for x in equation.invars]), params)
-        types = out if equation.primitive.multiple_results else (out,)
-        for variable, aval in zip(equation.outvars, types, strict=True):
-            if any(map(_differ, variable.aval.shape, aval.shape)):
-                return False
-    return True
-
-
-def _differ(given: Any, made: Any) -> bool:
-    """Whether two extents are not the same at all sizes."""
-    if type(given) is sizes.Size and type(made) is sizes.Size:
-        return given.place != made.place
-    return type(given) is not type(made) or given != made
-
-
-class _Symbols:
-    """Writes programs with symbols for sizes."""
-
-    def __init__(self, symbols: dict[int, sizes.Size], literals: dict[Any, sizes.Size]) -> None:
-        self.symbols, self.literals = symbols, literals
-        self.written: dict[int, Any] = {}  # jaxprs and literals, by identity: what is one stays one
-        self.avals: dict[Any, Any] = {}
-
-    def program(self, jaxpr: Jaxpr) -> Jaxpr:
-        found = self.written.get(id(jaxpr))
-        if found is None:
-            variables: dict[Any, Any] = {}
-            invars = [self.variable(v, variables) for v in jaxpr.invars]
-            eqns = [
-                eqn.replace(
-                    invars=[self.atom(x, variables) for x in eqn.invars],
-                    outvars=[self.variable(v, variables) for v in eqn.outvars],
-                    params={name: self.param(name, value) for name, value in eqn.params.items()},
-                )
-                for eqn in jaxpr.eqns
-            ]
-            outvars = [self.atom(x, variables) for x in jaxpr.outvars]
-            found = self.written[id(jaxpr)] = jaxpr.replace(invars=invars, eqns=eqns, outvars=outvars)
-        return found
-
-    def variable(self, variable: Var, variables: dict[Any, Any]) -> Var:
-        found = variables[variable] = type(variable)(self.aval(variable.aval))
-        return found
-
-    def aval(self, aval: Any) -> Any:
-        found = self.avals.get(aval)
-        if found is None:
-            found = self.avals[aval] = aval.update(shape=self.extents(aval.shape)) if aval.shape else aval
-        return found
-
-    def extents(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
-        return tuple([self.symbols[n] if n > 1 else n for n in shape])
-
-    def atom(self, atom: Any, variables: dict[Any, Any]) -> Any:
-        if type(atom) is not Literal:
-            return variables[atom]
-        value = plain_value(atom)
-        symbol = self.literals.get((type(value), value))
-        if symbol is None:
-            return atom
-        found = self.written.get(id(atom))
-        if found is None:
-            found = self.written[id(atom)] = Literal(symbol, atom.aval)
-        return found
-
-    def param(self, name: str, value: Any) -> Any:
-        if isinstance(value, ClosedJaxpr):
-            return ClosedJaxpr(self.program(value.jaxpr), ())
-        if isinstance(value, Jaxpr):
-            return self.program(value)
-        if name in _EXTENTS:
-            if type(value) is int:
-                return self.extents((value,))[0]
-            return self.extents(value) if type(value) is tuple and all(type(n) is int for n in value) else value
-        if type(value) is tuple and value and all(isinstance(part, ClosedJaxpr | Jaxpr) for part in value):
-            return tuple([self.param("", part) for part in value])
-        return value
+        raise
 
 
 def find(
@@ -278,7 +170,7 @@ def find(
     """The program from a like one; None: it has to be compiled."""
     start = time.perf_counter()
     family = PROGRAMS.entries.get(like.key)
-    made = None if family is None else family.at(_values(like), tuple(closed.in_avals))
+    made = None if family is None else family.at(values_of(like), tuple(closed.in_avals))
     if family is None or made is None:
         return None
     executable, out_avals, member = made
@@ -290,7 +182,7 @@ def find(
     return program
 
 
-def _values(like: Like) -> list[Any]:
+def values_of(like: Like) -> list[Any]:
     return [*like.extents, *[value for _, value in like.literals]]
 
 

@@ -33,14 +33,12 @@ class Member:
     n_loaded = 0  # kernels that came from disk with it, and that no program has counted
 
     def __init__(
-        self, name: str, within: context.Context, plan: Any, guards: sizes.Guards, n_extents: int,
-        out_avals: Sequence[Any],
-    ) -> None:  # fmt: skip
+        self, name: str, within: context.Context, plan: Any, guards: sizes.Guards, out_avals: Sequence[Any]
+    ) -> None:
         self.name, self.within = name, within
         self.compiled: list[Any] = []  # the machine code, in the order of the plan
         self._by_nest: dict[Any, Any] = {}  # on a GPU, where launches may have others at other sizes
         self.plan, self.guards, self.out_avals = plan, guards, tuple(out_avals)
-        self.n_extents = n_extents  # the sizes behind them are literals
         self.serves = True  # other sizes too
         self._made: tuple[Any, Any] | None = None  # of plan and results, what gives them
 
@@ -115,9 +113,7 @@ class Family(Entry):
 
     def __init__(self, weight: int = _FAMILY_BYTES, members: Sequence[Member] = ()) -> None:
         self.weight = weight  # bytes
-        self.members: list[Callable[[Sequence[Any]], tuple[Member, Sequence[Any]]]] = [
-            lambda given, member=member: (member, given) for member in members
-        ]
+        self.members = list(members)
         self.keys = {}
         self.found = self.users = 0  # users: programs of functions
 
@@ -141,30 +137,25 @@ class Family(Entry):
         if context.verifies():  # then ``learn`` compares
             return None
         for member in self.members:
-            program, own = member(numbers)
-            made = program.executable(own, in_avals)
+            made = member.executable(numbers, in_avals)
             if made is not None:
                 self.found += 1
-                return *made, program
+                return *made, member
         return None
 
-    def learn(self, program: Any, numbers: Sequence[Any] | None = None) -> bool:
-        """Take in a program that was compiled at these sizes; None: its own, in its own order. Whether it did."""
+    def learn(self, program: Any) -> bool:
+        """Take in a program that was compiled with symbols. Whether it was."""
         made: Member | None = program.sized
-        if made is None or len(self.members) >= MOST_MEMBERS:
+        if made is None or len(self.members) >= MOST_MEMBERS or (context.verifies() and self._is_known(program)):
             return False
-        own = made.guards.numbers
-        order = list(range(len(own))) if numbers is None else _order(own, made.n_extents, numbers)
-        if order is None or (context.verifies() and self._is_known(program, own if numbers is None else numbers)):
-            return False
-        self.members.append(lambda given: (made, [own[n] if k is None else given[k] for n, k in enumerate(order)]))
+        self.members.append(made)
         return True
 
-    def _is_known(self, program: Any, numbers: Sequence[Any]) -> bool:
-        """Whether a member serves these sizes. InternalError if it gives another plan than the compiler made."""
+    def _is_known(self, program: Any) -> bool:
+        """Whether a member serves its sizes. InternalError if it gives another plan than the compiler made."""
+        numbers = program.sized.guards.numbers
         for member in self.members:
-            other, own = member(numbers)
-            found = other.planned(own) if other.is_whole else None
+            found = member.planned(numbers) if member.is_whole else None
             if found is not None:
                 if not are_equal(found[0], program.plan):
                     raise InternalError(
@@ -181,16 +172,6 @@ def _nests(plan: steps.Plan) -> list[Any]:
     """What machine code is written for, and whether it is a GPU's."""
     nest_of = lazy.submodule("weft.compiler.pipeline").nest_of
     return [(nest, isinstance(e, steps.Launched)) for e in plan.instructions if (nest := nest_of(e)) is not None]
-
-
-def _order(own: Sequence[Any], n_extents: int, numbers: Sequence[Any]) -> list[int | None] | None:
-    """The number of each size of a program among ``numbers``; None for literals. No list if an extent is not among
-    them."""
-    places = {number: place for place, number in enumerate(numbers)}
-    extents = own[:n_extents]
-    if not all(extent in places for extent in extents):
-        return None
-    return [*[places[extent] for extent in extents], *[None for _ in own[n_extents:]]]
 
 
 def weight_of(n_equations: int, n_steps: int) -> int:

@@ -52,6 +52,7 @@ from weft.core.budget import BUDGET
 from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core.sized_programs import Sized
 from weft.core.store import KERNELS, PROGRAMS
 from weft.dispatch import devices
 from weft.dispatch.programs.executables import Runnable
@@ -203,7 +204,7 @@ def compile_jaxpr(
     donated: tuple[bool, ...] = (),
     shares: bool = False,
     anew: bool = False,
-    in_family: bool = False,
+    sized: Sized | None = None,
     on_disk: bool = False,
     device: devices.Device = devices.CPU,
     within: context.Context | None = None,
@@ -212,15 +213,15 @@ def compile_jaxpr(
 
     ``shares``: results that are an input as it is share its memory, as in weft's own functions; otherwise they are
     copies. ``anew``: compile even what was compiled before, for a report that shows the lines of this program.
-    ``in_family``: the caller makes programs at other sizes itself. ``on_disk``: an earlier process may have left it on
-    disk, and this one leaves it there. ``device`` runs it. ``within``: the context of the compilation that this one is
-    a part of.
+    ``sized``: with symbols, from a caller that keeps programs for other sizes. ``on_disk``: an earlier process may have
+    left it on disk, and this one leaves it there. ``device`` runs it. ``within``: the context of the compilation that
+    this one is a part of.
     """
     closed = explicit.erased(closed)
     if context.is_too_narrow(closed.jaxpr):
         with context.of_64_bits():
             return compile_jaxpr(
-                closed, name=name, donated=donated, shares=shares, anew=anew, in_family=in_family, on_disk=on_disk,
+                closed, name=name, donated=donated, shares=shares, anew=anew, sized=sized, on_disk=on_disk,
                 device=device,
             )  # fmt: skip
     within = within or context.current(device)
@@ -233,13 +234,12 @@ def compile_jaxpr(
     found = PROGRAMS.find(key)
     if found is not None:
         return _capturing(found, closed, within)
-    like = None if within.watched else like_programs.key_of(closed, name, (donated, copied), within, in_family)
+    like = None if within.watched or sized else like_programs.key_of(closed, name, (donated, copied), within)
     later = functools.partial(_compile_later, closed, name, donated, copied, within)
-    joins = None if in_family else like
-    made = None if joins is None or within.log else like_programs.find(joins, closed, name, donated, later)
+    made = None if like is None or within.log else like_programs.find(like, closed, name, donated, later)
     asks = on_disk and made is None
-    wanted = stored.request(closed, donated, copied, within, joins and joins.text) if asks else None
-    made = made or (wanted and _from_disk(wanted, joins, closed, name, donated, within, later))
+    wanted = stored.request(closed, donated, copied, within, like and like.text) if asks else None
+    made = made or (wanted and _from_disk(wanted, like, closed, name, donated, within, later))
     if made is not None:
         PROGRAMS.add(key, made)
         return made
@@ -248,11 +248,14 @@ def compile_jaxpr(
         _log.warning("Compiling jit(%s) with global shapes and types (%s).", name, types)
     compilation = progress.begin(name)
     try:
-        program = compile_new(closed, name, donated, copied, within, like)
+        symbols = None if sized is None or within.watched else sized.once
+        if like is not None:
+            symbols = functools.partial(like_programs.with_symbols, closed, like)
+        program = compile_new(closed, name, donated, copied, within, symbols)
     finally:
         progress.end(compilation)
     PROGRAMS.add(key, program)
-    learned = joins is not None and like_programs.learn(joins, program)
+    learned = like is not None and like_programs.learn(like, program)
     if wanted is not None:
         stored.keep(wanted if learned else wanted._replace(family=None), program)
     return _capturing(program, closed, within)
@@ -317,18 +320,18 @@ def compile_new(
     donated: tuple[bool, ...],
     copied: frozenset[int] = frozenset(),
     within: context.Context | None = None,
-    like: like_programs.Like | None = None,
+    symbols: Callable[[], Sized | None] | None = None,
 ) -> Program:
     """Run the pipeline; again, if cells of a grid that might have been blocks of one launch cannot be.
 
-    ``like``: with symbols for sizes, so that the program serves others, too.
+    ``symbols`` gives the program with symbols for sizes, so that it serves others, too.
     """
     check_sizes(closed)
     within = within or context.current()
     try:
-        return _in_context(closed, name, donated, copied, within, like)
+        return _in_context(closed, name, donated, copied, within, symbols)
     except steps.UnfitCellsError:
-        return _in_context(closed, name, donated, copied, within._replace(in_blocks=False), like)
+        return _in_context(closed, name, donated, copied, within._replace(in_blocks=False), symbols)
 
 
 def _in_context(
@@ -337,23 +340,25 @@ def _in_context(
     donated: tuple[bool, ...],
     copied: frozenset[int],
     within: context.Context,
-    like: like_programs.Like | None,
+    symbols: Callable[[], Sized | None] | None,
 ) -> Program:
     failed: Exception | None = None
-    if like is not None:
-        with like_programs.with_symbols(closed, like) as (given, known):
-            program = Program(name, closed, Stages(name, within))
-            program.stages.sizes = known
-            try:
-                return _compiled(program, given, donated, copied, known, len(like.extents))
-            except steps.UnfitCellsError:
+    sized = None if symbols is None else symbols()
+    if sized is not None:
+        program = Program(name, closed, Stages(name, within))
+        program.stages.sizes = sized.guards
+        try:
+            return _compiled(program, sized.closed, donated, copied, sized.guards)
+        except steps.UnfitCellsError:
+            raise
+        except templates.Hidden:
+            pass
+        except Exception as error:  # of a stage that takes no symbols: this program serves its own sizes alone
+            if within.check:
                 raise
-            except templates.Hidden:
-                pass
-            except Exception as error:  # of a stage that takes no symbols: this program serves its own sizes alone
-                if within.check:
-                    raise
-                failed = error
+            failed = error
+        finally:
+            sized.guards.close()
     program = _compiled(Program(name, closed, Stages(name, within)), closed, donated, copied)
     if failed is not None:  # while numbers serve
         errors.warn(
@@ -368,7 +373,6 @@ def _compiled(
     donated: tuple[bool, ...],
     copied: frozenset[int],
     known: sizes.Guards | None = None,
-    n_extents: int = 0,
 ) -> Program:
     """The program, with all that is made of its jaxpr."""
     start, stages, closed, name = time.perf_counter(), program.stages, program.source, program.name
@@ -386,7 +390,7 @@ def _compiled(
         planned = stages.run("chain", chain.chain, planned)
     if known is not None:
         known.close()
-        planned = _for_sizes(program, planned, known, out_avals, n_extents)
+        planned = _for_sizes(program, planned, known, out_avals)
     if on_gpu:
         inner = functools.cache(functools.partial(plan_of, name, stages.context._replace(in_blocks=False)))
         planned = stages.run(
@@ -412,11 +416,9 @@ def _compiled(
     return program
 
 
-def _for_sizes(
-    program: Program, planned: steps.Plan, known: sizes.Guards, out_avals: tuple[Any, ...], n_extents: int
-) -> steps.Plan:
+def _for_sizes(program: Program, planned: steps.Plan, known: sizes.Guards, out_avals: tuple[Any, ...]) -> steps.Plan:
     """The plan with numbers for sizes; the program keeps the other one. Raises ``templates.Hidden``."""
-    made = other_sizes.Member(program.name, program.stages.context, planned, known, n_extents, out_avals)
+    made = other_sizes.Member(program.name, program.stages.context, planned, known, out_avals)
     simplified, kernels, lowered = program.forms
     planned, lowered = made.own((planned, lowered))
     program.forms = Forms(simplified, kernels, lowered)

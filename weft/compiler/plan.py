@@ -33,6 +33,7 @@ from weft.compiler.product_loops import Loops, StridedOperand, is_in_pieces
 from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn, Literal
+from weft.core.sizes import whole
 from weft.loops.nests import Binding, Lowered
 
 
@@ -158,7 +159,7 @@ class Planner:
             self.instructions.append(Copy(self.place(target), self.place(source), target.aval.nbytes))
             return
         item = target.aval.dtype.itemsize
-        starts = [min(max(int(s.val), 0), n - m) for s, n, m in zip(starts_of(found[0]), shape, region, strict=True)]
+        starts = [min(max(whole(s.val), 0), n - m) for s, n, m in zip(starts_of(found[0]), shape, region, strict=True)]
         for offset, nbytes, walk in around(shape, starts, region):
             steps = tuple([(count, stride * item) for count, stride in walk])
             places = self.place(target, offset * item), self.place(source, offset * item)
@@ -184,10 +185,10 @@ class Planner:
             stride *= extent
         for start, step, extent, size in zip(starts_of(equation), reversed(strides), array.shape, sizes, strict=True):
             most = extent - size
-            if type(start) is Literal and self.guards is not None and not 0 <= int(start.val) <= most:
+            if type(start) is Literal and self.guards is not None and not 0 <= whole(start.val) <= most:
                 self.instructions.append(Fill(self.guards.word(self.number), 1, 1))
             if type(start) is Literal:
-                constant += min(max(int(start.val), 0), most) * step
+                constant += min(max(whole(start.val), 0), most) * step
             elif most:
                 slot, offset, _ = self.place(start)
                 entries.append((slot, offset, np.dtype(start.aval.dtype).char, most, step))

@@ -40,7 +40,7 @@ _RECORDS: tuple[Any, ...] = (
 _NUMBERS = {kind: number for number, kind in enumerate(_RECORDS, _LIST + 1)}
 _OPERATIONS = {operation.__name__: operation for operation in (
     operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod, operator.pow,
-    operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+    operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, sizes.round_up, sizes.round_down,
 )}  # fmt: skip
 
 # what reading an entry raises, and running what was read: the runtime checks every place that an instruction names
@@ -52,8 +52,8 @@ _INVALID = (
 class _Guards(sizes.Guards):
     """Guards as plain data, and from it."""
 
-    def __init__(self, numbers: Sequence[Any], n_extents: int, made: Sequence[Any], noted: Sequence[Any]) -> None:
-        super().__init__(numbers, n_extents)
+    def __init__(self, numbers: Sequence[Any], made: Sequence[Any], noted: Sequence[Any]) -> None:
+        super().__init__(numbers, 0)
         self.close()
         operations = {**_OPERATIONS, "constant": "constant"}
         self._made = [(operations[m[0]], *m[1:]) if type(m) is tuple else m for m in made]
@@ -89,7 +89,7 @@ def _written(member: other_sizes.Member) -> bytes:
         writer.of, (member.plan, tuple(e.outline for e in member.compiled), member.out_avals)
     )
     body = plain_values.text((keys, outlines, plan, out_avals))
-    return plain_values.text((member.n_extents, *_Guards.written(member.guards), body))
+    return plain_values.text((*_Guards.written(member.guards), body))
 
 
 class _PlanWriter:
@@ -147,10 +147,9 @@ class _Member(other_sizes.Member):
     is_whole = False
 
     def __init__(
-        self, wanted: disk.Request, name: str, within: Context, n_extents: int, numbers: Any, made: Any, noted: Any,
-        body: bytes,
-    ) -> None:  # fmt: skip
-        super().__init__(name, within, None, _Guards(numbers, n_extents, made, noted), n_extents, ())
+        self, wanted: disk.Request, name: str, within: Context, numbers: Any, made: Any, noted: Any, body: bytes
+    ) -> None:
+        super().__init__(name, within, None, _Guards(numbers, made, noted), ())
         self.wanted, self.body = wanted, body
 
     def at(self, values: sizes.Values) -> tuple[steps.Plan, tuple[Any, ...]]:

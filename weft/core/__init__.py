@@ -34,6 +34,7 @@ from weft.core.trace import (
     install_evaluate,
     is_tracing,
     literal_value,
+    scalar,
     set_current,
     trace_to_jaxpr,
     wide,

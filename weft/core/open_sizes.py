@@ -82,7 +82,7 @@ def type_for(aval: Any, depth: int = 1) -> Any:
 def check_known(extent: int) -> None:
     """Raise InconclusiveDimensionOperation if a user's line, two calls above, asks for what an unknown size decides."""
     (seen,) = shape_for((extent,), 2)
-    if not isinstance(seen, int):
+    if getattr(seen, "is_symbolic", False):
         raise seen.not_constant()
 
 

@@ -13,6 +13,7 @@ The technique is that of torch.compile's dynamic shapes (Ansel et al., "PyTorch 
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -84,6 +85,17 @@ class Guards:
 
     def __len__(self) -> int:
         return len(self._guards)
+
+    def once(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """What was computed for a key with sizes in it, at its first use."""
+        known = key_of(key)
+        try:
+            hash(known)
+        except TypeError:  # an unhashable parameter
+            return compute()
+        if known not in self.memo:
+            self.memo[known] = compute()
+        return self.memo[known]
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -216,10 +228,24 @@ def _product(one: Terms, two: Terms) -> Terms:
 _POLYNOMIALS: dict[Any, Callable[[Terms, Terms], Terms]] = {
     operator.add: _sum, operator.sub: _difference, operator.mul: _product,
 }  # fmt: skip
+
+
+def round_up(value: float, _: int) -> int:
+    return math.ceil(value)
+
+
+def round_down(value: float, _: int) -> int:
+    return math.floor(value)
+
+
+_REFLECTED: dict[Any, Any] = {
+    operator.eq: operator.eq, operator.ne: operator.ne, operator.lt: operator.gt, operator.gt: operator.lt,
+    operator.le: operator.ge, operator.ge: operator.le,
+}  # fmt: skip
 _WORDS: dict[Any, str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//", operator.truediv: "/",
-    operator.mod: "%", operator.pow: "**", operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=",
-    operator.gt: ">", operator.ge: ">=",
+    operator.mod: "%", operator.pow: "**", round_up: "rounded up to", round_down: "rounded down to", operator.eq: "==",
+    operator.ne: "!=", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
 }  # fmt: skip
 
 
@@ -255,6 +281,8 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
             value = _number(other)
             if value is None:
                 return _of_array(compare, self, other)
+            if kind is Size and other.guards.is_open and not guards.is_open:
+                return _REFLECTED[compare](other, self.value)
             ours = kind is Size and other.guards is guards
             key = (compare, self.place, other.place) if ours else (compare, self.place, type(value), value)
             if ours and other.place == self.place:
@@ -272,7 +300,7 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any
     def method(self: Any, other: Any) -> Any:
         kind, guards = type(other), self.guards
         if not guards.is_open:
-            value = _number(other)
+            value = other if kind is Size and other.guards.is_open else _number(other)
             return _of_array(operation, self, other) if value is None else operation(self.value, value)
         if kind is int:
             value, key = other, (operation, self.place, None, other)
@@ -303,6 +331,10 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any
     return method, reflected
 
 
+_rounded_up, _ = _arithmetic(round_up)
+_rounded_down, _ = _arithmetic(round_down)
+
+
 class Size:
     """A number that follows from sizes. It is no ``int``: whoever needs the number itself asks, and that is noted."""
 
@@ -312,6 +344,10 @@ class Size:
         self.guards, self.value, self.place = guards, value, place
         self.least = least  # at any sizes, if that is known
         self.terms: Any = terms  # of a whole number
+
+    @property
+    def python_type(self) -> type:
+        return type(self.value)
 
     def known(self) -> Any:
         """The number, for a decision that holds for no other one."""
@@ -363,10 +399,10 @@ class Size:
         return other // self, other % self
 
     def __ceil__(self) -> Any:
-        return self if isinstance(self.value, int) else -((-self) // 1)
+        return self if isinstance(self.value, int) else _rounded_up(self, 1)
 
     def __floor__(self) -> Any:
-        return self if isinstance(self.value, int) else self // 1
+        return self if isinstance(self.value, int) else _rounded_down(self, 1)
 
     def __trunc__(self) -> int:
         return int(self)
@@ -389,7 +425,10 @@ class Size:
         return (lambda value: value), (self.known(),)
 
     def bit_length(self) -> int:
-        return operator.index(self).bit_length()
+        bits = abs(operator.index(self.value)).bit_length()
+        within = (1 << bits >> 1) <= abs(self) < 1 << bits  # noted: all such numbers have as many bits
+        assert within
+        return bits
 
     def item(self) -> Any:
         return self
@@ -487,6 +526,29 @@ class SizedAval:
         return str(self.hint)
 
 
+def indices(start: Any, stop: Any, step: int | None, extent: Any) -> tuple[Any, Any, int]:
+    """``slice(start, stop, step).indices(extent)`` for an extent that is a Size."""
+    step = 1 if step is None else step
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    least, most = (0, extent) if step > 0 else (-1, extent - 1)
+
+    def within(entry: Any) -> Any:
+        if entry < 0:
+            entry = entry + extent
+            return least if entry < least else entry
+        return most if entry > most else entry
+
+    first, last = (least, most) if step > 0 else (most, least)
+    return first if start is None else within(start), last if stop is None else within(stop), step
+
+
+def count(start: Any, stop: Any, step: int) -> Any:
+    """``len(range(start, stop, step))`` of sizes."""
+    distance, pace = (stop - start, step) if step > 0 else (start - stop, -step)
+    return (distance + pace - 1) // pace if distance > 0 else 0
+
+
 def present(number: Any) -> Any:
     """A number at the present sizes, without a note: for texts and for what is made anew at other sizes."""
     return number.value if type(number) is Size else number
@@ -561,6 +623,25 @@ def guards_of(types: Iterable[Any]) -> Guards | None:
         if type(aval) is SizedAval:
             return next((n.guards for n in aval.shape if type(n) is Size and n.guards.is_open), None)
     return None
+
+
+def guards_in(value: Any) -> Guards | None:
+    """The open guards of a size or a type in a tree of tuples; None without one."""
+    kind = type(value)
+    if kind is Size:
+        return value.guards if value.guards.is_open else None
+    if kind is SizedAval:
+        return guards_of((value,))
+    if isinstance(value, tuple):
+        return next((found for item in value if (found := guards_in(item)) is not None), None)
+    return None
+
+
+def key_of(value: Any) -> Any:
+    """A tree of tuples as a key in which sizes count by what they are, not by their present number."""
+    if type(value) is Size:
+        return (Size, value.place)
+    return tuple(map(key_of, value)) if isinstance(value, tuple) else (type(value), value)
 
 
 def is_sized(value: Any) -> bool:

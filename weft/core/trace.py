@@ -332,6 +332,16 @@ def literal_value(literal: Literal) -> Any:
     return DynamicJaxprTracer(trace, aval, literal, None)
 
 
+def scalar(value: Any, dtype: Any, weak_type: bool = False) -> Any:
+    """A number in a dtype: an array of NumPy's; a literal of the program if it is a size without a number."""
+    trace = recorder() if type(value) is sizes.Size else None
+    if trace is None or np.dtype(dtype).kind == "c":
+        return np.asarray(value).astype(dtype)
+    aval = runtime.ShapedArray((), dtype, weak_type)
+    whole = np.dtype(dtype).kind in "iu"
+    return DynamicJaxprTracer(trace, aval, Literal(value if whole else value * 1.0, aval), None)
+
+
 def _explain_operand(primitive: Any, args: tuple[Any, ...], error: TypeError) -> None:
     """Raise TypeError for the first operand that is no array; return if all are."""
     for index, x in enumerate(args):

@@ -34,7 +34,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from weft._base.record import Record
-from weft.core import kinds
+from weft.core import kinds, sizes
 from weft.core.jaxpr import JaxprEqn
 
 RUNTIME = 2  # stride classes are 0 (broadcast), 1 (contiguous), REVERSED and RUNTIME
@@ -231,7 +231,8 @@ class Reduce(Record):
 
 def params_of(equation: JaxprEqn) -> tuple[tuple[str, Any], ...]:
     """The parameters on which machine code depends, in the form in which statements hold them."""
-    return tuple([(name, _NEUTRAL.get(name, value)) for name, value in equation.params.items()])
+    found = tuple([(name, _NEUTRAL.get(name, value)) for name, value in equation.params.items()])
+    return sizes.fixed(found) if sizes.opened.count else found
 
 
 def applied(equation: JaxprEqn, out: int, args: Sequence[int]) -> Apply:

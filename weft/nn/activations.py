@@ -18,12 +18,12 @@ from weft.autodiff import custom_jvp as custom
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes, promotion
 
-any_size, jit = jit_module.any_size, jit_module.jit
-inline = functools.partial(any_size, inline=True)
+jit = jit_module.jit
+inline = functools.partial(jit, inline=True)
 
 
 @custom.custom_jvp
-@any_size
+@jit
 def relu(x: Any) -> Array:
     """``max(x, 0)``; its derivative at 0 is 0.
 
@@ -37,7 +37,7 @@ relu.defjvps(lambda t, out, x: lax.select(x > 0, t, lax.full_like(t, 0)))
 
 
 @custom.custom_jvp
-@any_size
+@jit
 def relu6(x: Any) -> Array:
     """``x`` limited to 0..6; its derivative at both ends is 0.
 
@@ -51,7 +51,7 @@ relu6.defjvps(lambda t, out, x: lax.select((x > 0) & (x < 6), t, lax.full_like(t
 
 
 @custom.custom_jvp
-@any_size
+@jit
 def log1mexp(x: Any) -> Array:
     """``log(1 - exp(-x))`` for positive ``x`` without cancellation.
 
@@ -78,7 +78,7 @@ def sigmoid(x: Any) -> Array:
     return lax.logistic(x)
 
 
-@any_size
+@jit
 def softplus(x: Any) -> Array:
     """``log(1 + exp(x))`` without overflow.
 
@@ -88,7 +88,7 @@ def softplus(x: Any) -> Array:
     return wnp.logaddexp(x, 0)
 
 
-@any_size
+@jit
 def soft_sign(x: Any) -> Array:
     """``x / (1 + abs(x))``.
 
@@ -99,7 +99,7 @@ def soft_sign(x: Any) -> Array:
     return x / (wnp.abs(x) + 1)
 
 
-@any_size
+@jit
 def silu(x: Any) -> Array:
     """``x * sigmoid(x)``, also called swish.
 
@@ -113,7 +113,7 @@ def silu(x: Any) -> Array:
 swish = silu
 
 
-@any_size
+@jit
 def mish(x: Any) -> Array:
     """``x * tanh(softplus(x))``.
 
@@ -124,7 +124,7 @@ def mish(x: Any) -> Array:
     return x * wnp.tanh(softplus(x))
 
 
-@any_size
+@jit
 def log_sigmoid(x: Any) -> Array:
     """``log(sigmoid(x))`` without underflow.
 
@@ -135,7 +135,7 @@ def log_sigmoid(x: Any) -> Array:
     return -softplus(-x)
 
 
-@any_size
+@jit
 def elu(x: Any, alpha: Any = 1.0) -> Array:
     """``x`` where positive, otherwise ``alpha * (exp(x) - 1)``.
 
@@ -147,7 +147,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Array:
     return wnp.where(positive, x, alpha * wnp.expm1(wnp.where(x > 0, 0.0, x)))
 
 
-@any_size
+@jit
 def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Array:
     """``x`` where not negative, otherwise ``negative_slope * x``.
 
@@ -158,7 +158,7 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Array:
     return wnp.where(x >= 0, x, negative_slope * x)
 
 
-@any_size
+@jit
 def hard_tanh(x: Any) -> Array:
     """``x`` limited to -1..1.
 
@@ -170,7 +170,7 @@ def hard_tanh(x: Any) -> Array:
     return wnp.where(above, 1, wnp.where(x < -1, -1, x))
 
 
-@any_size
+@jit
 def celu(x: Any, alpha: Any = 1.0) -> Array:
     """``max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1)``.
 
@@ -184,7 +184,7 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
-@any_size
+@jit
 def selu(x: Any) -> Array:
     """``elu`` scaled so that activations keep mean 0 and variance 1.
 
@@ -228,7 +228,7 @@ def glu(x: Any, axis: int = -1) -> Array:
     return left * sigmoid(right)
 
 
-@any_size
+@jit
 def hard_sigmoid(x: Any) -> Array:
     """``relu6(x + 3) / 6``, a sigmoid of straight lines.
 
@@ -238,7 +238,7 @@ def hard_sigmoid(x: Any) -> Array:
     return relu6(x + 3.0) / 6.0
 
 
-@any_size
+@jit
 def hard_silu(x: Any) -> Array:
     """``x * hard_sigmoid(x)``, also called hard_swish.
 
@@ -252,7 +252,7 @@ def hard_silu(x: Any) -> Array:
 hard_swish = hard_silu
 
 
-@any_size
+@jit
 def squareplus(x: Any, b: Any = 4) -> Array:
     """``(x + sqrt(x**2 + b)) / 2``, an algebraic softplus.
 
@@ -263,7 +263,7 @@ def squareplus(x: Any, b: Any = 4) -> Array:
     return (x + wnp.sqrt(wnp.square(x) + b)) / 2
 
 
-@any_size
+@jit
 def sparse_plus(x: Any) -> Array:
     """0 below -1, ``x`` above 1, a parabola between.
 
@@ -275,7 +275,7 @@ def sparse_plus(x: Any) -> Array:
     return wnp.where(below, 0.0, wnp.where(above, x, (x + 1.0) ** 2 / 4))
 
 
-@any_size
+@jit
 def sparse_sigmoid(x: Any) -> Array:
     """0 below -1, 1 above 1, a straight line between.
 
@@ -285,7 +285,7 @@ def sparse_sigmoid(x: Any) -> Array:
     return 0.5 * wnp.clip(x + 1.0, 0.0, 2.0)
 
 
-@any_size
+@jit
 def identity(x: Any) -> Array:
     """``x`` itself, as an array.
 

@@ -13,15 +13,15 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from weft import dtypes
+from weft import core, dtypes
 from weft import numpy as wnp
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes, promotion, reductions
 
-any_size, jit = jit_module.any_size, jit_module.jit
-inline = functools.partial(any_size, inline=True)
+jit = jit_module.jit
+inline = functools.partial(jit, inline=True)
 
 
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Array:
@@ -62,7 +62,7 @@ def _as_log_softmax(x: Any, where: Any, *, axis: Any) -> Any:
 
 
 _as_log_softmax.__name__ = "log_softmax"
-_log_softmax = functools.partial(any_size, static_argnames=("axis",))(_as_log_softmax)
+_log_softmax = functools.partial(jit, static_argnames=("axis",))(_as_log_softmax)
 
 
 @overload
@@ -138,7 +138,7 @@ def _as_logmeanexp(x: Any, *, where: Any, axis: Any, keepdims: bool) -> Any:
     if where is None:
         shape = promotion.shape_of(x)
         count: Any = math.prod(shape[d] for d in axes.canonical_axes(axis, len(shape)))
-        count = np.asarray(count).astype(promotion.dtype_of(total))
+        count = core.scalar(count, promotion.dtype_of(total))
     else:
         where = promotion.broadcast_to(where, promotion.shape_of(x))
         count = wnp.sum(where, axis=axis, keepdims=keepdims, dtype=promotion.dtype_of(total))
@@ -203,7 +203,7 @@ def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: int = -1) -> A
     return _one_hot(x, num_classes=count, dtype=asked, axis=axis)
 
 
-@functools.partial(jit_module.any_size, extents=("num_classes",), static_argnames=("num_classes", "dtype", "axis"))
+@functools.partial(jit_module.jit, static_argnames=("num_classes", "dtype", "axis"))
 def _one_hot(x: Any, *, num_classes: int, dtype: Any, axis: int) -> Any:
     shape = promotion.shape_of(x)
     position = axes.canonical_axis(axis, len(shape) + 1)

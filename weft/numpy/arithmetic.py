@@ -20,8 +20,8 @@ from weft._base.array import Array
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import logic, promotion, selection
 
-any_size = jit_module.any_size
-inline = functools.partial(any_size, inline=True)
+jit = jit_module.jit
+inline = functools.partial(jit, inline=True)
 
 
 @inline
@@ -79,7 +79,7 @@ def divide(x1: Any, x2: Any, /) -> Array:
     return true_divide(x1, x2)
 
 
-@any_size
+@jit
 def floor_divide(x1: Any, x2: Any, /) -> Array:
     """Largest integer not above ``x1 / x2``, in the operands' common dtype; TypeError for complex operands.
 
@@ -103,7 +103,7 @@ def floor_divide(x1: Any, x2: Any, /) -> Array:
     return _float_divmod(x1, x2)[0]
 
 
-@any_size
+@jit
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     """The pair ``(floor_divide(x1, x2), remainder(x1, x2))``.
 
@@ -129,7 +129,7 @@ def _float_divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
     return lax.round(quotient), rest
 
 
-@any_size
+@jit
 def remainder(x1: Any, x2: Any, /) -> Array:
     """Remainder of floored division: it has the sign of ``x2``. Integer remainder by zero gives zero.
 
@@ -156,7 +156,7 @@ def mod(x1: Any, x2: Any, /) -> Array:
     return remainder(x1, x2)
 
 
-@any_size
+@jit
 def fmod(x1: Any, x2: Any, /) -> Array:
     """Remainder of truncated division: it has the sign of ``x1``.
 
@@ -296,7 +296,7 @@ def minimum(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Array
     return lax.min(*promotion.promote_args("minimum", x, y))
 
 
-@any_size
+@jit
 def fmax(x1: Any, x2: Any) -> Array:
     """The larger of ``x1`` and ``x2``; a NaN loses against a number.
 
@@ -306,7 +306,7 @@ def fmax(x1: Any, x2: Any) -> Array:
     return _pick(x1, x2, logic.greater, "fmax")
 
 
-@any_size
+@jit
 def fmin(x1: Any, x2: Any) -> Array:
     """The smaller of ``x1`` and ``x2``; a NaN loses against a number.
 
@@ -414,7 +414,7 @@ def reciprocal(x: Any, /) -> Array:
     return lax.integer_pow(x, -1)
 
 
-@any_size
+@jit
 def hypot(x1: Any, x2: Any, /) -> Array:
     """``sqrt(x1**2 + x2**2)`` without overflow on the way; inf if either is infinite.
 
@@ -434,7 +434,7 @@ def hypot(x1: Any, x2: Any, /) -> Array:
     return selection.where(infinite, infinity, selection.where(empty, larger, scaled))
 
 
-@any_size
+@jit
 def heaviside(x1: Any, x2: Any, /) -> Array:
     """0 where ``x1`` is negative, 1 where positive, ``x2`` where zero; NaN where NaN.
 

@@ -32,7 +32,7 @@ from weft.numpy import (
     small_copies,
 )  # fmt: skip
 
-_ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
+_ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, *promotion.PYTHON_SCALARS)
 
 # name of the dunder (without underscores) -> function of two operands
 BINARY: dict[str, Callable[..., Any]] = {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft import core, errors
+from weft.core import sizes
 from weft.operations import static
 
 
@@ -84,14 +85,14 @@ def reduced_axes(axis: Any, name: str) -> Any:
 
 def canonical_shape(shape: Any) -> tuple[int, ...]:
     """A shape given as an integer or a sequence of integers; TypeError for anything that is not concrete."""
-    if isinstance(shape, int | np.integer) or (is_one(shape) and not isinstance(shape, core.Tracer)):
+    if isinstance(shape, int | np.integer | sizes.Size) or (is_one(shape) and not isinstance(shape, core.Tracer)):
         shape = (shape,)
     elif isinstance(shape, core.Tracer):
         shape = tuple(shape) if shape.ndim else (shape,)
     if not hasattr(shape, "__iter__") or isinstance(shape, set | frozenset | dict):
         raise static.shape_error((shape,))
     try:
-        return tuple(map(operator.index, shape))
+        return tuple(map(sizes.whole, shape))
     except TypeError:
         pass
     raise static.shape_error((shape,) if getattr(shape, "shape", None) == () else tuple(shape))
@@ -101,4 +102,4 @@ def concrete_int(value: Any, context: str) -> int:
     """A static integer; ConcretizationTypeError (with ``context``) for a tracer."""
     if isinstance(value, core.Tracer):
         raise errors.ConcretizationTypeError(value, context)
-    return operator.index(value)
+    return sizes.whole(value)

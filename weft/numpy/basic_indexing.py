@@ -12,7 +12,6 @@ becomes a slice. Outside a trace, integers and the starts of contiguous slices a
 from __future__ import annotations
 
 import functools
-import operator
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from weft import core, dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import NamedTuple
-from weft.core import open_sizes
+from weft.core import open_sizes, sizes
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import index_items, promotion
 
@@ -37,7 +36,7 @@ class Cut(NamedTuple):
 
     @property
     def size(self) -> int:
-        return len(range(*self))
+        return sizes.count(*self) if sizes.is_sized(tuple(self)) else len(range(*self))
 
 
 class IndexPlan(NamedTuple):
@@ -62,7 +61,9 @@ def cut_of(item: slice, extent: int, axis: int) -> Cut:
     for entry in (item.start, item.stop, item.step):
         if entry is not None and isinstance(entry, core.Tracer):
             raise IndexError(f"Slice entries must be static integers. Got {item} at position {axis}")
-        entries.append(None if entry is None else operator.index(entry))
+        entries.append(None if entry is None else sizes.whole(entry))
+    if sizes.is_sized((extent, *entries)):
+        return Cut(*sizes.indices(*entries, extent))
     return Cut(*slice(*entries).indices(extent))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, runtime
+from weft import core, dtypes, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft.batching.vmap import vmap
@@ -95,7 +95,7 @@ def _searchsorted_scan_impl(a: Any, v: Any, *, side: str, dtype: Any, unrolled: 
         return lax.full_like(promotion.as_array(v), 0, dtype)
     if promotion.shape_of(v):
         return vmap(functools.partial(_searchsorted_scan_impl, a, side=side, dtype=dtype, unrolled=unrolled))(v)
-    steps = int(np.ceil(np.log2(count + 1)))
+    steps = count.bit_length()
     wide = np.dtype(np.uint32) if count < 2**31 else np.dtype(np.uint64)
 
     def halve(interval: tuple[Any, Any], _: Any) -> tuple[tuple[Any, Any], None]:
@@ -104,7 +104,7 @@ def _searchsorted_scan_impl(a: Any, v: Any, *, side: str, dtype: Any, unrolled: 
         left = _before(v, lax.dynamic_index_in_dim(a, middle, 0, keepdims=False), or_equal=side == "left")
         return (lax.select(left, low, middle), lax.select(left, middle, high)), None
 
-    start = np.asarray(0, wide), np.asarray(count, wide)
+    start = np.asarray(0, wide), core.scalar(count, wide)
     (_, high), _ = scan_module.scan(halve, start, None, length=steps, unroll=steps if unrolled else 1)
     return promotion.convert(high, dtype)
 
@@ -153,7 +153,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     return selection.where(
         lax.ge(bins[-1], bins[0]),
         searchsorted(bins, x, side=side, **options),
-        lax.sub(np.asarray(shape[0], np.int32), searchsorted(lax.rev(bins, (0,)), x, side=side, **options)),
+        lax.sub(core.scalar(shape[0], np.int32), searchsorted(lax.rev(bins, (0,)), x, side=side, **options)),
     )
 
 

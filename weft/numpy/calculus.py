@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import config, dtypes, errors
+from weft import config, core, dtypes, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft.control import scan as scan_module
@@ -309,7 +309,7 @@ def _as_cov(
     average, total = statistics.average(data, axis=1, weights=weights, returned=True)
     total = indexing.index(total, 0)
     if weights is None:
-        freedom: Any = np.asarray(promotion.shape_of(data)[1] - ddof).astype(promotion.dtype_of(data))
+        freedom: Any = core.scalar(promotion.shape_of(data)[1] - ddof, promotion.dtype_of(data))
     elif ddof == 0:
         freedom = total
     elif aweights is None:

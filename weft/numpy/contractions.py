@@ -20,7 +20,7 @@ from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes, promotion, rearrange
 
-inline = functools.partial(jit_module.any_size, inline=True)
+inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
 
 _STATIC = ("precision", "preferred_element_type")

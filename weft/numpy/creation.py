@@ -19,7 +19,7 @@ from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base import lazy
 from weft._base.array import Array
-from weft.core import open_sizes
+from weft.core import open_sizes, sizes
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
 from weft.dispatch.devices import placement, transfers
@@ -161,8 +161,8 @@ def _convert_scalar(value: Any, dtype: Any) -> Any:
                 "integer {} out of bounds for" if np.dtype(target).itemsize < 4 else "int {} too large to convert to"
             )
             raise OverflowError(f"Python {words.format(value)} {np.dtype(target).name}")
-    if dtype is None:
-        return promotion.as_array(value)
+    if dtype is None or type(value) is sizes.Size:
+        return promotion.as_array(value) if dtype is None else core.scalar(value, dtype)
     exact = isinstance(value, int) or dtypes.narrows(dtype)
     own = np.asarray(value) if exact else np.asarray(value, dtypes.result_type(value))
     converted = np.asarray(own.astype(dtype))
@@ -269,7 +269,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     return lax.copy_p.bind(result) if unchanged else result
 
 
-@functools.partial(jit_module.any_size, inline=True, static_argnames=("dtype",))
+@functools.partial(jit_module.jit, inline=True, static_argnames=("dtype",))
 def _converted(x: Any, *, dtype: Any) -> Any:
     return promotion.convert(x, dtype)
 
@@ -349,7 +349,7 @@ def _filled(name: str, shape: Any, value: int, dtype: Any) -> Any:
     return found if found is not None else _full(shape=extents, value=value, dtype=target)
 
 
-@functools.partial(jit_module.any_size, extents=("shape",), inline=True, static_argnames=("shape", "value", "dtype"))
+@functools.partial(jit_module.jit, inline=True, static_argnames=("shape", "value", "dtype"))
 def _full(*, shape: tuple[int, ...], value: int, dtype: Any) -> Any:
     return lax.full(shape, value, dtype)
 
@@ -460,9 +460,7 @@ def arange(
     return small_copies.counted(_arange, size=size, first=None if stop is None else first, step=pace, dtype=target)
 
 
-@functools.partial(
-    jit_module.any_size, extents=("size",), inline=True, static_argnames=("size", "first", "step", "dtype")
-)
+@functools.partial(jit_module.jit, inline=True, static_argnames=("size", "first", "step", "dtype"))
 def _arange(*, size: int, first: Any, step: Any, dtype: Any) -> Any:
     result = lax.iota(dtype, size)
     if step is not None:

@@ -18,8 +18,6 @@ from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
 
-_of_any_size = functools.partial(jit_module.any_size, extents=("rows", "columns"), inline=True)
-
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Array:
     """Ones on the ``k``-th diagonal of an ``N`` by ``M`` (default ``N``) matrix of zeros.
@@ -39,7 +37,7 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     return promotion.convert(diagonal_mask(rows, columns, k), target)
 
 
-@functools.partial(_of_any_size, static_argnames=("rows", "columns", "k", "dtype"))
+@functools.partial(jit_module.jit, inline=True, static_argnames=("rows", "columns", "k", "dtype"))
 def _eye(*, rows: int, columns: int, k: int, dtype: Any) -> Any:
     return promotion.convert(diagonal_mask(rows, columns, k), dtype)
 
@@ -95,6 +93,6 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Array:
     return promotion.convert(triangle_mask(rows, columns, k), target)
 
 
-@functools.partial(_of_any_size, static_argnames=("rows", "columns", "k", "dtype"))
+@functools.partial(jit_module.jit, inline=True, static_argnames=("rows", "columns", "k", "dtype"))
 def _tri(*, rows: int, columns: int, k: int, dtype: Any) -> Any:
     return promotion.convert(triangle_mask(rows, columns, k), dtype)

@@ -21,11 +21,12 @@ from weft import operations as lax
 from weft._base import lazy
 from weft._base.array import Array
 from weft._base.record import Record
+from weft.core import sizes
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
 
-inline = functools.partial(jit_module.any_size, inline=True)
+inline = functools.partial(jit_module.jit, inline=True)
 
 
 _BOUND = 1024
@@ -144,7 +145,7 @@ class _Shaped:
         self.shape = shape
 
 
-@functools.lru_cache(maxsize=1024)
+@sizes.cached(1024)
 def _cached_path(text: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tuple[Step, ...]:
     if isinstance(optimize, bool):
         optimize = "optimal" if optimize else "greedy"

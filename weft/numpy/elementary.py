@@ -20,8 +20,8 @@ from weft.autodiff import custom_jvp as custom
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion, selection
 
-any_size = jit_module.any_size
-inline = functools.partial(any_size, inline=True)
+jit = jit_module.jit
+inline = functools.partial(jit, inline=True)
 
 
 def _unary(name: str, operation: Callable[[Any], Any], purpose: str, example: str) -> runtime.JitFunction[[Any], Array]:
@@ -64,7 +64,7 @@ asinh = _unary("asinh", lax.asinh, "Inverse hyperbolic sine", "0.0 -> 0.0")
 atanh = _unary("atanh", lax.atanh, "Inverse hyperbolic tangent", "0.0 -> 0.0")
 
 
-@any_size
+@jit
 def arccosh(x: Any, /) -> Array:
     """Inverse hyperbolic cosine, 0 or above; NaN for real ``x`` below 1. Complex results have a real part >= 0.
 
@@ -287,7 +287,7 @@ def _maclaurin(order: int, x: Any) -> Any:
     return lax.add(zero, promotion.constant_like((-1.0) ** (order // 2) / (order + 1), x))
 
 
-@any_size
+@jit
 def sinc(x: Any, /) -> Array:
     """``sin(pi x) / (pi x)``, 1 at 0.
 
@@ -328,7 +328,7 @@ def _i0_jvp(primals: Any, tangents: Any) -> Any:
     return _i0(x), lax.mul(t, lax.mul(lax.exp(lax.abs(x)), lax.bessel_i1e(x)))
 
 
-@any_size
+@jit
 def i0(x: Any) -> Array:
     """Modified Bessel function of order 0, element by element, in floating point.
 

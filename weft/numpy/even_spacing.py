@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from weft import dtypes
+from weft import core, dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft.core import open_sizes
@@ -89,7 +89,7 @@ def _linspace(start: Any, stop: Any, *, num: int, endpoint: bool, retstep: bool,
     if num > 1 or (num == 1 and not endpoint):
         step = lax.sub(*promotion.promote_args("linspace", stop, start))
     if num > 1:
-        step = lax.div(step, np.asarray(divisor).astype(compute))
+        step = lax.div(step, core.scalar(divisor, compute))
         result = _spaced(*ends, divisor, endpoint, axis)
     else:
         one = (*shape[:axis], 1, *shape[axis:])
@@ -108,7 +108,7 @@ def _spaced(start: Any, stop: Any, divisor: int, endpoint: bool, axis: int) -> A
     steps = lax.iota(part, divisor)
     if shape:
         steps = lax.reshape(steps, [divisor if dim == axis else 1 for dim in range(len(shape) + 1)])
-    weight = lax.div(steps, np.asarray(divisor).astype(part))
+    weight = lax.div(steps, core.scalar(divisor, part))
     weight = promotion.convert(weight, dtype)
     low = lax.mul(bounded(start), lax.sub(np.asarray(1).astype(dtype), weight))
     result = lax.add(low, lax.mul(bounded(stop), weight))

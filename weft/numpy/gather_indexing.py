@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import core, dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.core import check_scopes
-from weft.dispatch.calls import jit as jit_module
 from weft.numpy import basic_indexing, index_items, promotion
 
 WHOLE = basic_indexing.Cut(0, -1, 0)  # a whole axis, whatever its extent
@@ -36,14 +35,10 @@ class Position(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """An array of integers: its number among the operands, and whether it indexes an axis made for a boolean.
-
-    ``extent``: the number of the operand that holds the extent of its axis, if one does.
-    """
+    """An array of integers: its number among the operands, and whether it indexes an axis made for a boolean."""
 
     number: int
     truth: bool
-    extent: int | None = None
 
 
 class Layout(NamedTuple):
@@ -94,8 +89,8 @@ def layout_of(items: list[Any], shape: tuple[int, ...], eager: bool, wrap: bool 
 
 @functools.lru_cache(maxsize=64)
 def of_rows(rank: int) -> Layout:
-    """The layout of ``x[indices]``, with the first extent of ``x`` as an operand after the indices."""
-    return Layout((Operand(0, False, extent=1), *[WHOLE for _ in range(rank - 1)]), True)
+    """The layout of ``x[indices]``."""
+    return Layout((Operand(0, False), *[WHOLE for _ in range(rank - 1)]), True)
 
 
 def select(layout: Layout, shape: tuple[int, ...], operands: tuple[Any, ...]) -> Selection:
@@ -166,13 +161,12 @@ class _Walk:
             return value
         on_host = isinstance(value, np.ndarray)
         negative = value < 0 if on_host else lax.lt(value, np.asarray(0, dtype))
-        short = item.extent is None and extent > dtypes.iinfo(dtype).max  # int8 into 300 elements
+        short = extent > dtypes.iinfo(dtype).max  # int8 into 300 elements
         if short or self.dtype.kind == "u":  # the latter counted from the end modulo 2**32
             value, dtype = value if on_host else promotion.convert(value, self.dtype), self.dtype
         if on_host:
             negative, value = np.asarray(negative), value.astype(dtype, copy=False)
-        given = np.asarray(extent, dtype) if item.extent is None else promotion.convert(operands[item.extent], dtype)
-        return lax.select_n(negative, value, lax.add(value, given))
+        return lax.select_n(negative, value, lax.add(value, core.scalar(extent, dtype)))
 
     def selection(self) -> Selection:
         arrays = list(self.values) if self.has_arrays else []
@@ -302,9 +296,4 @@ def gather(
 
 apply = basic_indexing.inline(
     gather, static_argnames=("layout", "mode", "fill_value", "indices_are_sorted", "unique_indices")
-)
-apply_at_any_size = jit_module.any_size(
-    gather,
-    inline=True,
-    static_argnames=("layout", "mode", "fill_value", "indices_are_sorted", "unique_indices"),
 )

@@ -21,7 +21,6 @@ from weft._base import lazy
 from weft._base.array import Array
 from weft.core import check_scopes
 from weft.dispatch import devices
-from weft.dispatch.calls import jit as jit_module
 from weft.numpy import (
     arithmetic,
     basic_indexing,
@@ -191,7 +190,7 @@ def _combined(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -
     if not tracing and not options:
         if type(idx) in (runtime.Array, int) and _is_of_rows(x, idx, values):
             layout = gather_indexing.of_rows(x.ndim)
-            return _apply_at_any_size(x, values, idx, x.shape[0], op=op, layout=layout)
+            return _apply(x, values, idx, op=op, layout=layout)
         whole = idx if type(idx) is tuple else (idx,)
         kinds = map(indexing.kind_of, whole) if len(whole) != 1 else (indexing.kind_of(whole[0]),)
         key = (op, x.aval, _kind_of_value(values), *kinds)
@@ -220,7 +219,7 @@ def _combined(op: str, ref: IndexUpdate, values: Any, options: dict[str, Any]) -
 
 
 def _is_of_rows(x: Any, indices: Any, values: Any) -> bool:
-    """Whether rows of ``x`` are updated, in a program that is made for any size: its extent is an operand."""
+    """Whether rows of ``x`` are updated, at positions that are operands."""
     array, kind = x.aval, type(values)
     if type(indices) is int:
         fits = abs(indices) < 2**31
@@ -383,9 +382,6 @@ def scatter(x: Any, values: Any, *operands: Any, op: str, layout: Any, func: Any
 _apply = basic_indexing.inline(
     scatter, static_argnames=("op", "layout", "func", "mode", "indices_are_sorted", "unique_indices")
 )
-
-
-_apply_at_any_size = jit_module.any_size(scatter, inline=True, static_argnames=("op", "layout"))
 
 
 def _with_new_axes(chosen: gather_indexing.Selection) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ import numpy as np
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
 from weft._base.array import Array
-from weft.core import check_scopes
+from weft.core import check_scopes, sizes
 from weft.core.interruptible import interruptible
 from weft.numpy import basic_indexing, gather_indexing, index_items, promotion, small_copies
 
@@ -44,7 +44,7 @@ def index(x: Any, idx: Any) -> Array:
         aval = x.aval
         if aval.ndim and aval.size < 2**31:
             layout = gather_indexing.of_rows(aval.ndim)
-            return gather_indexing.apply_at_any_size(x, idx, aval.shape[0], layout=layout)
+            return gather_indexing.apply(x, idx, layout=layout)
     if core.is_tracing() or x.size >= 2**31:  # positions in a long axis are static: int32 does not hold all of them
         return _traced(x, idx)
     if config.keys_watched and config.read("debug_key_reuse"):
@@ -62,7 +62,7 @@ def _eager(x: Any, whole: tuple[Any, ...], idx: Any) -> Any:
         indices = whole[0]
         if indices.dtype in LONG_INTEGERS:
             layout = gather_indexing.of_rows(x.ndim)
-            return gather_indexing.apply_at_any_size(x, indices, x.shape[0], layout=layout)
+            return gather_indexing.apply(x, indices, layout=layout)
     key = (x.shape, *[kind_of(item) for item in whole])
     known = _routes.get(key) if False not in key else None
     if known is None:
@@ -156,7 +156,8 @@ def _traced(x: Any, idx: Any) -> Any:
     """``x[idx]`` in a trace; the plans of static indices are remembered."""
     shape = promotion.shape_of(x)
     key = (shape, *[_written(item) for item in (idx if type(idx) is tuple else (idx,))])
-    known = None if False in key else _static_plans.get(key)
+    remembered = False not in key and not sizes.is_sized(key)
+    known = _static_plans.get(key) if remembered else None
     if known is not None:
         return basic_indexing.apply(x, plan=known)
     items = index_items.items_of(idx, shape)
@@ -164,7 +165,7 @@ def _traced(x: Any, idx: Any) -> Any:
     if found is None:
         return _gathered(x, items, {}, True)
     plan, integers = found
-    if not integers and False not in key:
+    if not integers and remembered:
         if len(_static_plans) >= _BOUND:
             _static_plans.clear()
         _static_plans[key] = plan

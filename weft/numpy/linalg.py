@@ -83,7 +83,7 @@ def _as_norm(x: Any, *, ord: float | str | None, axis: Any, keepdims: bool) -> A
 
 
 _as_norm.__name__ = "norm"
-_norm = jit_module.any_size(_as_norm, static_argnames=("ord", "axis", "keepdims"))
+_norm = jit_module.jit(_as_norm, static_argnames=("ord", "axis", "keepdims"))
 
 
 def _vector_norm(x: Any, ord: float | str, places: tuple[int, ...], keepdims: bool) -> Any:

@@ -21,8 +21,8 @@ from weft._base.array import Array
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import creation, promotion, reductions
 
-any_size = jit_module.any_size
-inline = functools.partial(any_size, inline=True)
+jit = jit_module.jit
+inline = functools.partial(jit, inline=True)
 
 
 def _promoted(name: str, x: Any, y: Any) -> tuple[Any, ...]:
@@ -220,7 +220,7 @@ def bitwise_invert(x: Any, /) -> Array:
     return lax.bitwise_not(*promotion.promote_args("bitwise_invert", x))
 
 
-@any_size
+@jit
 def bitwise_count(x: Any, /) -> Array:
     """Number of bits set in the absolute value of an integer, as uint8.
 
@@ -297,7 +297,7 @@ def isfinite(x: Any, /) -> Array:
     return lax.full_like(x, True, dtype=np.bool_)
 
 
-@any_size
+@jit
 def isinf(x: Any, /) -> Array:
     """Whether ``x`` is infinite (either part of a complex number).
 
@@ -368,7 +368,7 @@ def _isneginf(x: Any) -> Any:
     return _is_infinity("isneginf", -np.inf, x)
 
 
-@any_size
+@jit
 def signbit(x: Any, /) -> Array:
     """Whether the sign bit is set: true for negative numbers and -0.0.
 
@@ -389,7 +389,7 @@ def signbit(x: Any, /) -> Array:
     return lax.convert_element_type(lax.shift_right_arithmetic(x, np.asarray(bits - 1, integer)), np.bool_)
 
 
-@functools.partial(any_size, static_argnames=("equal_nan",))
+@functools.partial(jit, static_argnames=("equal_nan",))
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Whether ``abs(a - b) <= atol + rtol * abs(b)``, element by element; infinities must be equal.
 
@@ -414,7 +414,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     return lax.bitwise_or(result, both_nan) if equal_nan else result
 
 
-@functools.partial(any_size, static_argnames=("equal_nan",))
+@functools.partial(jit, static_argnames=("equal_nan",))
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Whether all elements are close (``isclose``), as one bool.
 

@@ -46,7 +46,7 @@ def _triangle(name: str, m: Any, k: int) -> Any:
     return lax.select(mask, m, zeros) if name == "tril" else lax.select(mask, zeros, m)
 
 
-@functools.partial(jit_module.any_size, static_argnames=("k",))
+@functools.partial(jit_module.jit, static_argnames=("k",))
 def tril(m: Any, k: int = 0) -> Array:
     """``m`` with zeros above the ``k``-th diagonal of its last two axes.
 
@@ -56,7 +56,7 @@ def tril(m: Any, k: int = 0) -> Array:
     return _triangle("tril", m, k)
 
 
-@functools.partial(jit_module.any_size, static_argnames=("k",))
+@functools.partial(jit_module.jit, static_argnames=("k",))
 def triu(m: Any, k: int = 0) -> Array:
     """``m`` with zeros below the ``k``-th diagonal of its last two axes.
 
@@ -76,7 +76,7 @@ def diag(v: Any, k: int = 0) -> Array:
     return _diag(v, k=operator.index(k))
 
 
-@functools.partial(jit_module.any_size, static_argnames=("k",))
+@functools.partial(jit_module.jit, static_argnames=("k",))
 def _diag(v: Any, *, k: int) -> Any:
     extents = promotion.shape_of(v)
     if len(extents) == 2:
@@ -164,7 +164,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:
     dtype = promotion.dtype_of(x)
     powers = lax.iota(dtype, count)
     if not increasing:
-        powers = lax.sub(np.asarray(count - 1).astype(dtype), powers)
+        powers = lax.sub(core.scalar(count - 1, dtype), powers)
     return arithmetic.power(lax.expand_dims(x, (1,)), lax.expand_dims(powers, (0,)))
 
 

@@ -19,10 +19,11 @@ from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import NamedTuple
+from weft.core import sizes
 from weft.core.budget import BUDGET
 
-PYTHON_SCALARS = (bool, int, float, complex)
-_ARRAYLIKE = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
+PYTHON_SCALARS = (bool, int, float, complex, sizes.Size)
+_ARRAYLIKE = (runtime.Array, core.Tracer, np.ndarray, np.generic, *PYTHON_SCALARS)
 
 
 _SEEN = frozenset((runtime.Array, core.DynamicJaxprTracer, np.ndarray, bool, int, float, complex))
@@ -114,9 +115,10 @@ def is_weak(x: Any) -> bool:
 def constant_like(value: float, x: Any, any_rank: bool = False) -> Any:
     """``value`` in the dtype of ``x``, weakly typed if ``x`` is a weak scalar (or weak of any rank)."""
     dtype = np.dtype(dtype_of(x))
-    if not is_weak(x) or dtype.kind not in _PYTHON_KINDS or (shape_of(x) and not any_rank):
-        return np.asarray(value, dtype)
-    return _PYTHON_KINDS[dtype.kind](value)
+    weak = is_weak(x) and dtype.kind in _PYTHON_KINDS and (any_rank or not shape_of(x))
+    if type(value) is sizes.Size:
+        return core.scalar(value, dtype, weak)
+    return _PYTHON_KINDS[dtype.kind](value) if weak else np.asarray(value, dtype)
 
 
 def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
@@ -173,6 +175,8 @@ def _convert_array(x: Any, dtype: Any, weak_type: bool) -> Any:
 
 def _convert_python_scalar(x: Any, dtype: Any, weak_type: bool) -> Any:
     """A host scalar as a weak Python scalar or a strong 0-d array, by way of the scalar's default dtype."""
+    if type(x) is sizes.Size:
+        return core.scalar(x, dtype, weak_type)
     if weak_type:
         return _PYTHON_KINDS[np.dtype(dtype).kind](x)
     if dtypes.narrows(dtype):
@@ -212,7 +216,7 @@ def _token(x: Any) -> Any:
     """What decides how ``x`` promotes: its aval, its Python type, or its NumPy dtype."""
     aval = getattr(x, "aval", None)
     if aval is not None:
-        return aval
+        return sizes.plain_aval(aval)
     return type(x) if is_weak(x) else getattr(x, "dtype", None)
 
 

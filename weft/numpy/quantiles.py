@@ -7,18 +7,17 @@ The reduced axes are sorted as one; the position q * (n - 1) between two element
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
 import numpy as np
 
-from weft import dtypes, runtime
+from weft import core, dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import axes, indexing, promotion, rearrange, reductions, selection, small_copies
+from weft.numpy import axes, indexing, promotion, rearrange, reductions, selection
 
 jit = jit_module.jit
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
@@ -34,9 +33,7 @@ def _check(name: str, a: Any, q: Any, method: str, out: Any, overwrite_input: bo
         raise NotImplementedError(f"{method} doesn't support weights. Only method 'inverted_cdf' supports weights.")
 
 
-def _quantile(
-    a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nans: bool, weights: Any, count: Any = None
-) -> Any:
+def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nans: bool, weights: Any) -> Any:
     own, work = (promotion.inexact_dtype(promotion.dtype_of(x)) for x in (a, q))
     work = own if own.itemsize > work.itemsize else work  # positions and weights
     a = promotion.as_array(a if promotion.dtype_of(a) == own else promotion.convert(a, own))
@@ -60,7 +57,7 @@ def _quantile(
     elif squash_nans:
         picked = _picked_squashing(rows, q, place, method, thin)
     else:
-        picked = _picked(rows, q, place, method, thin, count)
+        picked = _picked(rows, q, place, method, thin)
     if keepdims and not thin:
         target = [1 if dim not in kept else shape[dim] for dim in range(len(shape))]
         picked = lax.reshape(picked, (*q_shape, *target))
@@ -133,14 +130,13 @@ def _picked_by_weight(rows: Any, shares: Any, q: Any, place: int, keepdims: bool
     return lax.select(empty, lax.full_like(picked, np.nan), picked)
 
 
-def _picked(rows: Any, q: Any, place: int, method: str, keepdims: bool, count: Any) -> Any:
-    """Elements at positions that follow from the length of a row: ``count``, if that is an operand."""
+def _picked(rows: Any, q: Any, place: int, method: str, keepdims: bool) -> Any:
+    """Elements at positions that follow from the length of a row."""
     dtype = promotion.dtype_of(q)
     spoiled = reductions.any(lax.ne(rows, rows), axis=place, keepdims=True)
     ordered = lax.sort(selection.where(spoiled, np.nan, rows), dimension=place)
     zero, one, integer = np.asarray(0, dtype), np.asarray(1, dtype), dtypes.canonicalize_dtype(np.int64)
-    known = np.asarray(promotion.shape_of(rows)[place], dtype)
-    total = known if count is None else promotion.convert(count, dtype)
+    total = core.scalar(promotion.shape_of(rows)[place], dtype)
     position = lax.mul(q, lax.sub(total, one))
     below, above = lax.floor(position), lax.ceil(position)
     high_weight = lax.sub(position, below)
@@ -211,23 +207,6 @@ def _between(low: Any, high: Any, low_weight: Any, high_weight: Any, method: str
     return lax.mul(lax.add(low, high), np.asarray(0.5, own))
 
 
-def _outside_programs(a: Any, q: Any, axis: Any, method: str, keepdims: bool, percent: bool = False) -> Any:
-    """The quantiles of an array along one axis by a program for any length of it; None where a program is traced."""
-    if type(a) is not runtime.Array or method == "inverted_cdf" or not a.size or not small_copies.may_copy():
-        return None
-    if axis is None and (a.ndim == 1 or not keepdims):
-        a, axis = a if a.ndim == 1 else a.ravel(), 0
-    if type(axis) is not int or not -a.ndim <= axis < a.ndim:
-        return None
-    options = {"axis": axis % a.ndim, "method": method, "keepdims": bool(keepdims), "percent": percent}
-    return _quantile_at_any_size(a, q, a.shape[axis], **options)
-
-
-@functools.partial(jit_module.any_size, static_argnames=("axis", "method", "keepdims", "percent"))
-def _quantile_at_any_size(a: Any, q: Any, count: Any, *, axis: int, method: str, keepdims: bool, percent: bool) -> Any:
-    return _quantile(a, _hundredth(q) if percent else q, axis, method, keepdims, False, None, count)
-
-
 def quantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
@@ -242,9 +221,6 @@ def quantile(
     3.0
     """
     _check("quantile", a, q, method, out, overwrite_input, weights)
-    found = None if weights is not None else _outside_programs(a, q, axis, method, keepdims)
-    if found is not None:
-        return found
     return _quantile_of(a, q, axis=axis, method=method, keepdims=keepdims, weights=weights)
 
 
@@ -290,9 +266,6 @@ def percentile(
             out_sharding=out_sharding,
         )
     _check("percentile", a, q, method, out, overwrite_input, weights)
-    found = None if weights is not None else _outside_programs(a, q, axis, method, keepdims, percent=True)
-    if found is not None:
-        return found
     options = {"overwrite_input": overwrite_input, "method": method, "keepdims": keepdims, "weights": weights}
     return _percentile(a, q, axis=axis, out=out, **options)
 
@@ -329,11 +302,6 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
     2.0
     """
     promotion.check_arraylike("median", a)
-    found = None
-    if out is None and not overwrite_input:
-        found = _outside_programs(a, 0.5, axis, "midpoint", keepdims)
-    if found is not None:
-        return found
     return _median(a, axis=axis, out=out, overwrite_input=overwrite_input, keepdims=keepdims)
 
 

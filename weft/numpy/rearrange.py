@@ -25,7 +25,7 @@ from weft.dispatch.calls import jit as jit_module
 from weft.numpy import arithmetic, axes, promotion, small_copies
 
 inline = functools.partial(jit_module.jit, inline=True)
-any_size, jit = jit_module.any_size, jit_module.jit
+jit = jit_module.jit
 
 
 def _warn_of_others(name: str, a: Any) -> None:
@@ -123,12 +123,12 @@ def _reshape(a: Any, *, shape: tuple[int, ...]) -> Any:
     return lax.reshape(a, shape)
 
 
-@functools.partial(any_size, inline=True, static_argnames=("order",))
+@functools.partial(jit, inline=True, static_argnames=("order",))
 def _transpose(a: Any, *, order: tuple[int, ...]) -> Any:
     return lax.transpose(a, order)
 
 
-@functools.partial(any_size, extents=("shape",), inline=True, static_argnames=("shape",))
+@functools.partial(jit, inline=True, static_argnames=("shape",))
 def _broadcast_to(a: Any, *, shape: tuple[int, ...]) -> Any:
     return promotion.broadcast_to(promotion.as_array(a), shape)
 
@@ -197,7 +197,7 @@ def matrix_transpose(x: Any, /) -> Array:
     return lax.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-@functools.partial(any_size, inline=True, static_argnames=("axis1", "axis2"))
+@functools.partial(jit, inline=True, static_argnames=("axis1", "axis2"))
 def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     """Two axes exchanged.
 
@@ -267,7 +267,7 @@ def expand_dims(a: Any, axis: Any) -> Array:
     return _expand_dims(a, axis=axes.as_tuple(axis))
 
 
-@functools.partial(any_size, inline=True, static_argnames=("axis",))
+@functools.partial(jit, inline=True, static_argnames=("axis",))
 def _expand_dims(a: Any, *, axis: tuple[int, ...]) -> Any:
     return lax.expand_dims(a, axis)
 
@@ -282,7 +282,7 @@ def squeeze(a: Any, axis: Any = None) -> Array:
     return _squeeze(a, axis=None if axis is None else axes.as_tuple(axis))
 
 
-@functools.partial(any_size, inline=True, static_argnames=("axis",))
+@functools.partial(jit, inline=True, static_argnames=("axis",))
 def _squeeze(a: Any, *, axis: Any) -> Any:
     extents = promotion.shape_of(a)
     if axis is None:

@@ -10,6 +10,7 @@ sums of 16-bit floats in float32. ``where`` replaces what it masks by the identi
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,7 @@ from weft._base.record import Record
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes, promotion, selection
 
-inline = functools.partial(jit_module.any_size, inline=True)
+inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
 
 _builtin_all, _builtin_any = all, any
@@ -325,7 +326,7 @@ def _arg_extreme(a: Any, *, largest: bool, axis: int | None, keepdims: bool) -> 
     shape = promotion.shape_of(a)
     if axis is None:
         a, position = promotion.as_array(a), 0
-        a = lax.reshape(a, (int(np.prod(shape)),)) if len(shape) != 1 else a
+        a = lax.reshape(a, (math.prod(shape),)) if len(shape) != 1 else a
     elif -len(shape) <= axis < len(shape):
         position = axis % len(shape)
     else:
@@ -369,7 +370,7 @@ def _running(
     shape = promotion.shape_of(a)
     if axis is None:
         if len(shape) != 1:
-            a = lax.reshape(promotion.as_array(a), (int(np.prod(shape)),))
+            a = lax.reshape(promotion.as_array(a), (math.prod(shape),))
         axis = 0
     axis = axes.canonical_axis(axis, len(promotion.shape_of(a)))
     own = promotion.dtype_of(a)
@@ -388,7 +389,7 @@ def _running_function(name: str, scan: Callable[..., Any], fill: float | None, w
         return _running(name, scan, fill, a, axis, dtype, widen)
 
     function.__name__ = name
-    return functools.partial(jit_module.any_size, static_argnames=("axis", "dtype"))(function)
+    return functools.partial(jit_module.jit, static_argnames=("axis", "dtype"))(function)
 
 
 _cumsum = _running_function("cumsum", lax.cumsum, None)

@@ -20,8 +20,8 @@ from weft.autodiff import custom_jvp as custom
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import logic, promotion, selection
 
-any_size = jit_module.any_size
-inline = functools.partial(any_size, inline=True)
+jit = jit_module.jit
+inline = functools.partial(jit, inline=True)
 
 
 def _is_integral(x: Any) -> bool:
@@ -51,7 +51,7 @@ def ceil(x: Any, /) -> Array:
     return promotion.as_array(x) if _is_integral(x) else lax.ceil(x)
 
 
-@any_size
+@jit
 def trunc(x: Any) -> Array:
     """``x`` rounded towards zero, in the dtype of ``x``.
 
@@ -65,7 +65,7 @@ def trunc(x: Any) -> Array:
     return selection.where(below, lax.ceil(x), lax.floor(x))
 
 
-@any_size
+@jit
 def rint(x: Any, /) -> Array:
     """``x`` rounded to the nearest integer, ties to even, in floating point; complex numbers by component.
 
@@ -117,10 +117,10 @@ def _round_float(x: Any, decimals: int) -> Any:
 
 
 _as_round.__name__ = "round"
-_round = functools.partial(any_size, static_argnums=(1,))(_as_round)
+_round = functools.partial(jit, static_argnums=(1,))(_as_round)
 
 
-@functools.partial(any_size, static_argnames=("decimals",))
+@functools.partial(jit, static_argnames=("decimals",))
 def around(a: Any, decimals: int = 0, out: None = None) -> Array:
     """``a`` rounded to ``decimals`` places, the same as ``round``.
 
@@ -200,10 +200,10 @@ def _as_angle(z: Any, deg: bool) -> Any:
 
 
 _as_angle.__name__ = "angle"
-_angle = functools.partial(any_size, static_argnums=(1,))(_as_angle)
+_angle = functools.partial(jit, static_argnums=(1,))(_as_angle)
 
 
-@any_size
+@jit
 def iscomplex(x: Any) -> Array:
     """Whether the imaginary part is nonzero, element by element.
 
@@ -214,7 +214,7 @@ def iscomplex(x: Any) -> Array:
     return lax.ne(part, promotion.constant_like(0, part))
 
 
-@any_size
+@jit
 def isreal(x: Any) -> Array:
     """Whether the imaginary part is zero, element by element.
 
@@ -225,7 +225,7 @@ def isreal(x: Any) -> Array:
     return lax.eq(part, promotion.constant_like(0, part))
 
 
-@any_size
+@jit
 def copysign(x1: Any, x2: Any, /) -> Array:
     """``abs(x1)`` with the sign of ``x2``, in floating point; TypeError for complex operands.
 
@@ -289,10 +289,10 @@ def _as_modf(x: Any) -> tuple[Any, Any]:
 
 
 _as_modf.__name__ = "modf"
-_modf = any_size(_as_modf)
+_modf = jit(_as_modf)
 
 
-@any_size
+@jit
 def frexp(x: Any, /) -> tuple[Any, Any]:
     """Mantissa in 0.5..1 (with the sign of ``x``) and int32 exponent: ``x == mantissa * 2**exponent``.
 
@@ -343,7 +343,7 @@ def _frexp_jvp(primals: Any, tangents: Any) -> Any:
     return (mantissa, exponent), (lax.mul(t, scale), np.zeros(promotion.shape_of(exponent), dtypes.float0))
 
 
-@any_size
+@jit
 def ldexp(x1: Any, x2: Any, /) -> Array:
     """``x1 * 2**x2`` for an integer (or bool) ``x2``, exact where the result is; ValueError for float exponents.
 

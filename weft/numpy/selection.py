@@ -17,10 +17,10 @@ from weft._base.array import Array
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
 
-any_size = jit_module.any_size
+jit = jit_module.jit
 
 
-@any_size
+@jit
 def _where(condition: Any, x: Any, y: Any) -> Any:
     dtype = promotion.dtype_of(condition)
     if dtype != np.bool_:
@@ -71,7 +71,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return lax.select_n(first, *(promotion.broadcast_to(c, shape) for c in choices))
 
 
-@any_size
+@jit
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Array:
     """``arr`` limited to ``min..max``; either limit may be None. ``max`` wins if the limits cross.
 
@@ -96,7 +96,7 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Array:
     return promotion.as_array(arr)
 
 
-@any_size
+@jit
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Array:
     """``x`` with NaN and the infinities replaced, by default by 0 and the largest finite numbers.
 

@@ -47,7 +47,7 @@ def sort(
 
 def _named(name: str, function: Any, static: tuple[str, ...]) -> Any:
     function.__name__ = function.__qualname__ = name
-    return jit_module.any_size(function, static_argnames=static)
+    return jit_module.jit(function, static_argnames=static)
 
 
 def _keys(a: Any) -> tuple[Any, ...]:

@@ -15,16 +15,14 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import core, dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import axes, promotion, reductions, selection
 
 inline = functools.partial(jit_module.jit, inline=True)
-jit, any_size = jit_module.jit, jit_module.any_size
-
-_EXACT = 1 << 24  # counts below are exact in every dtype on the way to that of the mean
+jit = jit_module.jit
 
 
 def _compute_dtype(dtype: Any) -> Any:
@@ -38,44 +36,23 @@ def _count(shape: tuple[int, ...], axis: Any) -> int:
     return math.prod([shape[d] for d in axes.canonical_axes(axis, len(shape))])
 
 
-def _given(a: Any, axis: Any, where: Any) -> int | None:
-    """The count of an array's elements along ``axis`` if it is to be an operand, so that one program is for any."""
-    if type(a) is not runtime.Array or where is not None or core.is_tracing():
-        return None
-    if axis is None:
-        count = a.size
-    elif type(axis) is int and -a.ndim <= axis < a.ndim:
-        count = a.shape[axis]
-    else:
-        count = _count(a.shape, axis)
-    return count if count < _EXACT else None
-
-
-def _divisor(count: int | None, a: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
-    """How many elements a mean is over, in its dtype: an operand, known from the shape, or those of the mask."""
+def _divisor(a: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    """How many elements a mean is over, in its dtype: known from the shape, or those of the mask."""
     if where is not None:
         mask = promotion.broadcast_to(where, promotion.shape_of(a))
         return reductions.sum(mask, axis=axis, dtype=dtype, keepdims=keepdims)
-    if isinstance(count, core.Tracer):
-        return promotion.convert(count, dtype)
-    return np.asarray(_count(promotion.shape_of(a), axis)).astype(dtype)
+    return core.scalar(_count(promotion.shape_of(a), axis), dtype)
 
 
-def _mean_of(
-    a: Any, where: Any, count: int | None = None, *, axis: Any, dtype: Any, keepdims: bool, name: str = "mean"
-) -> Any:
+@functools.partial(inline, static_argnames=("axis", "dtype", "keepdims", "name"))
+def _mean(a: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool, name: str = "mean") -> Any:
     promotion.check_arraylike(name, a)
     reductions.check_where(name, where)
     result = promotion.inexact_dtype(promotion.dtype_of(a)) if dtype is None else dtype
     compute = _compute_dtype(result) if dtype is None else result
-    divisor = _divisor(count, a, where, axis, compute, keepdims)
+    divisor = _divisor(a, where, axis, compute, keepdims)
     total = reductions.sum(a, axis=axis, dtype=compute, keepdims=keepdims, where=where)
     return promotion.convert(lax.div(total, divisor), result)
-
-
-_mean_of.__name__ = "_mean"
-_mean = functools.partial(inline, static_argnames=("axis", "dtype", "keepdims", "name"))(_mean_of)
-_mean_at_any_size = functools.partial(any_size, static_argnames=("axis", "dtype", "keepdims"))(_mean_of)
 
 
 def mean(
@@ -89,9 +66,6 @@ def mean(
     reductions.refuse_out("mean", out)
     asked = reductions.user_dtype(dtype, "mean")
     axis = axes.reduced_axes(axis, "mean")
-    count = _given(a, axis, where)
-    if count is not None:
-        return _mean_at_any_size(a, None, count, axis=axis, dtype=asked, keepdims=bool(keepdims))
     return _mean(a, where, axis=axis, dtype=asked, keepdims=bool(keepdims))
 
 
@@ -123,7 +97,7 @@ def _average(a: Any, weights: Any, *, axis: Any, returned: bool, keepdims: bool)
     if weights is None:
         promotion.check_arraylike("average", a)
         result = mean(a, axis=axis, keepdims=keepdims)
-        total = np.asarray(_count(promotion.shape_of(a), axis)).astype(promotion.dtype_of(result))
+        total = core.scalar(_count(promotion.shape_of(a), axis), promotion.dtype_of(result))
     else:
         a, weights = _average_operands(a, weights, axis)
         total = reductions.sum(weights, axis=axis, keepdims=keepdims)
@@ -175,15 +149,17 @@ def _corrections(ddof: Any, correction: Any) -> Any:
     return correction
 
 
-def _var_of(
-    a: Any, mean: Any, correction: Any, where: Any, count: int | None = None, *, axis: Any, dtype: Any, keepdims: bool
-) -> Any:
+_VAR_STATIC = ("axis", "dtype", "keepdims")
+
+
+@functools.partial(jit, static_argnames=_VAR_STATIC)
+def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
     promotion.check_arraylike("var", a)
     reductions.check_where("var", where)
     result = _wanted_dtype("var", a, dtype)
     compute = _compute_dtype(result)
     a = promotion.convert(a, compute)
-    center = _mean_of(a, where, count, axis=axis, dtype=compute, keepdims=True) if mean is None else mean
+    center = _mean(a, where, axis=axis, dtype=compute, keepdims=True) if mean is None else mean
     centered = lax.sub(*promotion.promote_args("var", a, center))
     if dtypes.issubdtype(compute, np.complexfloating):
         centered = lax.real(lax.mul(centered, lax.conj(centered)))
@@ -191,26 +167,16 @@ def _var_of(
         result = compute if dtype is None else result
     else:
         centered = lax.square(centered)
-    divisor = _divisor(count, a, where, axis, compute, keepdims)
+    divisor = _divisor(a, where, axis, compute, keepdims)
     freedom = lax.sub(divisor, promotion.convert(correction, compute))
     total = reductions.sum(centered, axis=axis, keepdims=keepdims, where=where)
     variance = promotion.convert(lax.div(total, freedom), result)
     return selection.where(lax.gt(freedom, np.asarray(0, compute)), variance, np.nan)
 
 
-def _std_of(
-    a: Any, correction: Any, mean: Any, where: Any, count: int | None = None, *, axis: Any, dtype: Any, keepdims: bool
-) -> Any:
-    variance = _var if count is None else _var_of
-    given = () if count is None else (count,)
-    return lax.sqrt(variance(a, mean, correction, where, *given, axis=axis, dtype=dtype, keepdims=keepdims))
-
-
-_var_of.__name__, _std_of.__name__ = "_var", "_std"
-_VAR_STATIC = ("axis", "dtype", "keepdims")
-_var, _std = jit(_var_of, static_argnames=_VAR_STATIC), jit(_std_of, static_argnames=_VAR_STATIC)
-_var_at_any_size = any_size(_var_of, static_argnames=_VAR_STATIC)
-_std_at_any_size = any_size(_std_of, static_argnames=_VAR_STATIC)
+@functools.partial(jit, static_argnames=_VAR_STATIC)
+def _std(a: Any, correction: Any, mean: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    return lax.sqrt(_var(a, mean, correction, where, axis=axis, dtype=dtype, keepdims=keepdims))
 
 
 def var(
@@ -237,9 +203,6 @@ def var(
     if asked is not None and not dtypes.issubdtype(asked, np.inexact):
         raise ValueError(f"dtype argument to jnp.var must be inexact; got {asked}")
     correction, axis = _corrections(ddof, correction), axes.reduced_axes(axis, "var")
-    count = _given(a, axis, where)
-    if count is not None:
-        return _var_at_any_size(a, mean, correction, None, count, axis=axis, dtype=asked, keepdims=bool(keepdims))
     return _var(a, mean, correction, where, axis=axis, dtype=asked, keepdims=bool(keepdims))
 
 
@@ -265,9 +228,6 @@ def std(
     if asked is not None and not dtypes.issubdtype(asked, np.inexact):
         raise ValueError(f"dtype argument to jnp.std must be inexact; got {asked}")
     correction, axis = _corrections(ddof, correction), axes.reduced_axes(axis, "std")
-    count = _given(a, axis, where)
-    if count is not None:
-        return _std_at_any_size(a, correction, mean, None, count, axis=axis, dtype=asked, keepdims=bool(keepdims))
     return _std(a, correction, mean, where, axis=axis, dtype=asked, keepdims=bool(keepdims))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, errors, runtime
+from weft import core, dtypes, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft.core import check_scopes
@@ -31,7 +31,6 @@ from weft.numpy import (
     rearrange,
     reductions,
     selection,
-    small_copies,
 )
 
 jit = jit_module.jit
@@ -57,21 +56,16 @@ def take(
     >>> take(weft.numpy.arange(5.0), np.array([1, -1])).tolist()
     [1.0, 4.0]
     """
-    extent = _extent(a, indices, axis) if mode != "wrap" else None  # a remainder by a literal takes less time
-    if extent is not None and mode is None is fill_value is out and not (unique_indices or indices_are_sorted):
-        return _take_at_any_size(a, indices, extent, axis=axis)
     promotion.check_arraylike("take", a, indices)
     reductions.refuse_out("take", out)
     if mode == "raise":
         raise NotImplementedError("The 'raise' mode to jnp.take is not supported.")
     if mode not in (None, "fill", "wrap", "clip"):
         raise ValueError(f"Invalid mode '{mode}' for np.take")
-    given, function = ((), _take) if extent is None else ((extent,), _take_at_any_size)
     with check_scopes.as_given(mode):
-        return function(
+        return _take(
             a,
             indices,
-            *given,
             axis=axis,
             mode=mode,
             unique_indices=unique_indices,
@@ -80,30 +74,12 @@ def take(
         )
 
 
-def _extent(a: Any, indices: Any, axis: Any) -> int | None:
-    """The extent that indices count in if it is to be an operand, so that one program is for any."""
-    if not (type(a) is type(indices) is runtime.Array and small_copies.may_copy()):
-        return None
-    given, aval = a.aval, indices.aval
-    if (
-        aval.dtype not in indexing.LONG_INTEGERS
-        or aval.weak_type
-        or not (type(axis) is int or (axis is None and given.ndim == 1))
-    ):
-        return None
-    extent = given.shape[axes.canonical_axis(axis or 0, given.ndim)]
-    return extent if extent < 2**31 else None
+_TAKE_STATIC = ("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value")
 
 
-def _take_of(
-    a: Any,
-    indices: Any,
-    extent: int | None = None,
-    *,
-    axis: int | None,
-    mode: str | None = None,
-    fill_value: Any = None,
-    **promises: bool,
+@functools.partial(jit, static_argnames=_TAKE_STATIC)
+def _take(
+    a: Any, indices: Any, *, axis: int | None, mode: str | None = None, fill_value: Any = None, **promises: bool
 ) -> Any:
     if axis is None:
         a, axis = rearrange.ravel(a), 0
@@ -118,7 +94,7 @@ def _take_of(
         return lax.full_like(a, 0, shape=(*shape[:place], *taken, *shape[place + 1 :]))
     if shape[place] == 0:
         raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
-    indices, parsed = _by_mode(indices, extent if isinstance(extent, core.Tracer) else shape[place], mode)
+    indices, parsed = _by_mode(indices, shape[place], mode)
     rank = len(taken)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=(*range(place), *range(place + rank, len(shape) + rank - 1)),
@@ -137,22 +113,13 @@ def _take_of(
         )
 
 
-_take_of.__name__ = "_take"
-_TAKE_STATIC = ("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value")
-_take = functools.partial(jit, static_argnames=_TAKE_STATIC)(_take_of)
-_take_at_any_size = functools.partial(jit_module.any_size, static_argnames=_TAKE_STATIC)(_take_of)
-
-
 def _by_mode(indices: Any, extent: Any, mode: str | None) -> tuple[Any, Any]:
     """Indices for a mode of ``take``, and the mode of the gather."""
     if mode == "clip":
         return indices, lax.GatherScatterMode.CLIP
-    if isinstance(extent, core.Tracer):
-        size = promotion.convert(extent, promotion.dtype_of(indices))
-    else:
-        if extent > dtypes.iinfo(promotion.dtype_of(indices)).max:  # int8 into 300 elements
-            indices = promotion.convert(indices, np.dtype(np.int32))
-        size = promotion.constant_like(extent, indices, any_rank=True)
+    if extent > dtypes.iinfo(promotion.dtype_of(indices)).max:  # int8 into 300 elements
+        indices = promotion.convert(indices, np.dtype(np.int32))
+    size = promotion.constant_like(extent, indices, any_rank=True)
     if mode == "wrap":
         return arithmetic.remainder(indices, size), lax.GatherScatterMode.PROMISE_IN_BOUNDS
     negative = lax.lt(indices, promotion.constant_like(0, indices, any_rank=True))
@@ -201,7 +168,7 @@ def take_along_axis(
     if wrap_negative_indices is None or wrap_negative_indices:
         integer = promotion.dtype_of(indices)
         negative = lax.lt(indices, np.asarray(0, integer))
-        wrapped = lax.add(indices, np.asarray(shape[place], integer))
+        wrapped = lax.add(indices, core.scalar(shape[place], integer))
         indices = lax.select_n(negative, promotion.as_array(indices), wrapped)
     if parsed is lax.GatherScatterMode.ONE_HOT:
         return _selected_along(arr, indices, place)

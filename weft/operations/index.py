@@ -243,7 +243,7 @@ def _wrap_negative(start: Any, extent: int, allowed: bool) -> Any:
     if not allowed or aval.shape or category(aval.dtype) not in SIGNED:
         return start
     negative = logic.lt(start, aval.dtype.type(0))
-    from_end = add(convert.convert(start, aval.dtype, False), np.asarray(extent).astype(aval.dtype)[()])
+    from_end = add(convert.convert(start, aval.dtype, False), core.scalar(extent, aval.dtype)[()])
     return logic.select_n(negative, start, from_end)
 
 

@@ -9,7 +9,6 @@ transposed band.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 
 from weft import core, runtime
 from weft._base.record import NamedTuple
-from weft.core import kinds
+from weft.core import kinds, sizes
 from weft.core.tangents import along, is_undefined
 from weft.operations import mapped
 from weft.operations.elementwise import COMPLEX, FLOAT, check_dtype, widened
@@ -118,7 +117,7 @@ def _banded(columns: np.ndarray, rows: np.ndarray, weights: np.ndarray, extents:
     return Band(starts.astype(np.int32), band)
 
 
-@functools.lru_cache(maxsize=16)
+@sizes.cached(16)
 def band_of(how: Sampling) -> Band:
     """The weights of a sampling, computed in float64."""
     if how.back:

@@ -42,7 +42,7 @@ def _rounds(shape: tuple[int, ...]) -> int:
     return math.ceil(3 * math.log(max(1, math.prod(shape))) / math.log(2**32 - 1))
 
 
-@functools.partial(jit_module.any_size, static_argnames=("axis", "rounds"))
+@functools.partial(jit_module.jit, static_argnames=("axis", "rounds"))
 def _shuffle(key: Any, x: Any, *, axis: int, rounds: int) -> Any:
     shape = promotion.shape_of(x)
     for _ in range(rounds):
@@ -51,7 +51,7 @@ def _shuffle(key: Any, x: Any, *, axis: int, rounds: int) -> Any:
     return x
 
 
-@functools.partial(jit_module.any_size, extents=("size",), static_argnames=("size", "rounds"))
+@functools.partial(jit_module.jit, static_argnames=("size", "rounds"))
 def _shuffled_range(key: Any, *, size: int, rounds: int) -> Any:
     """``_shuffle`` of the range, whose first round sorts positions alone: outside of programs the range is not seen."""
     return _shuffle(key, creation.arange(size), axis=0, rounds=rounds)

@@ -68,7 +68,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
     return sampling.in_a_row(_bernoulli, typed, p, shape=joint_shape("bernoulli", shape, p), mode=mode)
 
 
-@functools.partial(sampling.at_any_size, static_argnames=("shape", "mode"))
+@functools.partial(jit_module.jit, static_argnames=("shape", "mode"))
 def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...], mode: str) -> Any:
     if mode == "high":
         dtype = promotion.dtype_of(p)
@@ -91,7 +91,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     return sampling.in_a_row(_exponential, typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(sampling.at_any_size, static_argnames=_STATIC)
+@functools.partial(jit_module.jit, static_argnames=_STATIC)
 def _exponential(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.neg(lax.log1p(lax.neg(_uniform(key, 0.0, 1.0, shape=shape, dtype=dtype))))
 
@@ -111,7 +111,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     return sampling.in_a_row(_gumbel, typed, shape=shape, dtype=dtype, mode=mode)
 
 
-@functools.partial(sampling.at_any_size, static_argnames=(*_STATIC, "mode"))
+@functools.partial(jit_module.jit, static_argnames=(*_STATIC, "mode"))
 def _gumbel(key: Any, *, shape: tuple[int, ...], dtype: Any, mode: str) -> Any:
     info = dtypes.finfo(dtype)
     if mode == "low":
@@ -136,7 +136,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     return sampling.in_a_row(_laplace, typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(sampling.at_any_size, static_argnames=_STATIC)
+@functools.partial(jit_module.jit, static_argnames=_STATIC)
 def _laplace(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     low = const(-1.0 + float(dtypes.finfo(dtype).epsneg), dtype)
     drawn = _uniform(key, low, 1.0, shape=shape, dtype=dtype)
@@ -155,7 +155,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     return sampling.in_a_row(_logistic, typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(sampling.at_any_size, static_argnames=_STATIC)
+@functools.partial(jit_module.jit, static_argnames=_STATIC)
 def _logistic(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, const(dtypes.finfo(dtype).tiny, dtype), 1.0, shape=shape, dtype=dtype)
     return lax.sub(lax.log(drawn), lax.log1p(lax.neg(drawn)))
@@ -173,7 +173,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     return sampling.in_a_row(_cauchy, typed, shape=shape, dtype=dtype)
 
 
-@functools.partial(sampling.at_any_size, static_argnames=_STATIC)
+@functools.partial(jit_module.jit, static_argnames=_STATIC)
 def _cauchy(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, const(dtypes.finfo(dtype).eps, dtype), 1.0, shape=shape, dtype=dtype)
     return lax.tan(lax.mul(const(np.pi, dtype), lax.sub(drawn, const(0.5, dtype))))
@@ -192,7 +192,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
     return sampling.in_a_row(_rademacher, typed, shape=axes.canonical_shape(shape), dtype=target)
 
 
-@functools.partial(sampling.at_any_size, static_argnames=_STATIC)
+@functools.partial(jit_module.jit, static_argnames=_STATIC)
 def _rademacher(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     heads = bernoulli(key, 0.5, shape)
     if dtype == np.bool_:  # neither -1 nor 1 is False

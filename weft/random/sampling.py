@@ -23,7 +23,6 @@ from weft.random import keys, prng
 
 jit = jit_module.jit
 _STATIC = ("shape", "dtype")
-at_any_size = functools.partial(jit_module.any_size, extents=("shape",))
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -46,7 +45,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     return in_a_row(_bits, typed, shape=shape, bit_width=8 * target.itemsize)
 
 
-@functools.partial(at_any_size, static_argnames=("shape", "bit_width"))
+@functools.partial(jit, static_argnames=("shape", "bit_width"))
 def _bits(key: Any, *, shape: tuple[int, ...], bit_width: int) -> Any:
     return raw_bits(key, bit_width, shape)
 
@@ -123,7 +122,7 @@ def _to_rank(value: Any, rank: int) -> Any:
     return lax.broadcast_in_dim(value, (1,) * (rank - len(own)) + own, tuple(range(rank - len(own), rank)))
 
 
-@functools.partial(at_any_size, static_argnames=_STATIC)
+@functools.partial(jit, static_argnames=_STATIC)
 def _uniform(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     minval, maxval = promotion.convert(minval, dtype), promotion.convert(maxval, dtype)
     minval, maxval = _to_rank(minval, len(shape)), _to_rank(maxval, len(shape))
@@ -163,7 +162,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     return in_a_row(_normal, typed, shape=axes.canonical_shape(shape), dtype=target)
 
 
-@functools.partial(at_any_size, static_argnames=_STATIC)
+@functools.partial(jit, static_argnames=_STATIC)
 def _normal(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     if not dtypes.issubdtype(dtype, np.complexfloating):
         return _normal_real(key, shape=shape, dtype=dtype)
@@ -176,7 +175,7 @@ def _normal(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     return lax.mul(lax.add(re, lax.mul(np.asarray(1j).astype(dtype), im)), root)
 
 
-@functools.partial(at_any_size, static_argnames=_STATIC)
+@functools.partial(jit, static_argnames=_STATIC)
 def _normal_real(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     low = np.nextafter(np.asarray(-1.0).astype(dtype), np.asarray(0.0).astype(dtype), dtype=dtype)
     drawn = _uniform(key, np.asarray(low), np.asarray(1.0).astype(dtype), shape=shape, dtype=dtype)
@@ -231,7 +230,7 @@ def _clipped(value: Any, dtype: Any) -> Any:
     return promotion.convert(selection.clip(value, *limits), dtype)
 
 
-@functools.partial(at_any_size, static_argnames=_STATIC)
+@functools.partial(jit, static_argnames=_STATIC)
 def _randint(key: Any, minval: Any, maxval: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     unsigned = np.dtype(f"uint{8 * dtype.itemsize}")
     largest = np.asarray(dtypes.iinfo(dtype).max, dtype)

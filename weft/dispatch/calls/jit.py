@@ -114,9 +114,9 @@ def jit(
     return _jitted(fun, options)
 
 
-def _jitted(fun: Callable[..., Any], options: Options, extents: tuple[str, ...] | None = None) -> Any:
+def _jitted(fun: Callable[..., Any], options: Options) -> Any:
     """The native callable with the attributes of its function."""
-    state = JitState(fun, options, extents)
+    state = JitState(fun, options)
     numbers, names = options.roles.static_argnums, options.roles.static_argnames
     if numbers and numbers[0] < 0:  # they count from the end of ``*args``: every call goes to Python
         jitted = runtime.JitFunction(state.always_slow, (), ())
@@ -144,22 +144,6 @@ def _is_required(donate: str, roles: signature.Roles) -> bool:
     if not roles.donates:
         raise ValueError("[jit] donate='require' needs donate_argnums or donate_argnames")
     return True
-
-
-def any_size(
-    fun: Callable[P, R], extents: tuple[str, ...] = (), **options: Unpack[JitOptions]
-) -> runtime.JitFunction[P, R]:
-    """``jit`` for a function of weft's own that asks of extents only which are 1, and which are equal.
-
-    Its programs at other sizes are then made without tracing it again (``calls.sized_calls``). ``extents`` names the
-    static arguments that are extents too, or shapes: with them, every extent in the program is one of an operand or of
-    these.
-    """
-    if options.keys() <= {"inline"}:  # most of weft's own functions, which are hundreds
-        return _jitted(fun, INLINED if options.get("inline") else PLAIN, extents)
-    jitted = jit(fun, **options)
-    jitted._state.extents = extents
-    return jitted
 
 
 _NO_FUNCTION = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE

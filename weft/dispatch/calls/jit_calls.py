@@ -13,16 +13,21 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
+
+import numpy as np
 
 from weft import config, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import check_scopes, source_info, tracebacks
+from weft.core import check_scopes, sizes, source_info, tracebacks
 from weft.core import trace as tracing
 from weft.core.cache_keys import TraceKey, trace_key
 from weft.core.jaxpr import DebugInfo
+from weft.core.primitive import Primitive
 from weft.core.ref_types import uses_refs
+from weft.core.sized_programs import Sized
 from weft.core.store import TRACES
 from weft.core.weak_table import WeakTable
 from weft.dispatch import devices
@@ -90,17 +95,17 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "__weakref__", "executables", "extents", "form", "function", "hits_before", "kernels", "milliseconds", "name",
+        "__weakref__", "alone", "executables", "form", "function", "hits_before", "kernels", "milliseconds", "name",
         "options", "own", "traces",
     )  # fmt: skip
 
-    def __init__(self, function: Callable[..., Any], options: Options, extents: tuple[str, ...] | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], options: Options) -> None:
         self.function = function
         self.options = options
         # stands for the options in keys
         self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)
         self.own: bool | None = None  # whether the function is weft's own; None: not yet computed
-        self.extents = extents  # static arguments that are extents, of ``jit.any_size``: see ``sized_calls``
+        self.alone: bool | None = None  # whether it calls no user function
         self.name: str | None = None
         self.hits_before = self.traces = self.executables = 0  # what ``forget`` sets back
         self.milliseconds: dict[str, float] | None = None  # in each stage
@@ -166,7 +171,10 @@ class JitState:
 
     def calls_own_only(self) -> bool:
         """Whether it is weft's own and calls no user function (as what grad or vmap returns does)."""
-        return self.is_own() and not getattr(self.function, "__closure__", None)
+        alone = self.alone
+        if alone is None:
+            alone = self.alone = self.is_own() and _captures_own_only(self.function)
+        return alone
 
     def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], _: Any) -> tuple[Any, None]:
         """For static arguments whose position depends on the number of arguments."""
@@ -196,6 +204,10 @@ class JitState:
 
     def trace_of(self, prepared: Prepared) -> Trace:
         """``trace`` under the options of this thread."""
+        if sizes.opened.count:
+            guards = sizes.guards_in((prepared.avals, prepared.call.statics))
+            if guards is not None:
+                return self._within(guards, prepared)
         record, key, found = self.seek(prepared)
         if found is not None:
             found.found += 1
@@ -205,12 +217,19 @@ class JitState:
             if config.read("explain_cache_misses"):
                 lazy.misses.report(self.function, record, key, prepared.call)
             causes = events.causes_of(self.function, record, key, prepared.call.count)
-        found = self._trace_anew(prepared, key, causes)
+        found = self.trace_anew(prepared, key, causes)
         if not trace_cache.holds_tracers(found.closed):
             record.store(key, found)
         return found
 
-    def _trace_anew(self, prepared: Prepared, key: TraceKey, causes: Any = None) -> Trace:
+    def _within(self, guards: sizes.Guards, prepared: Prepared) -> Trace:
+        """The trace for types of one compilation, which keeps it."""
+        statics, token = signature.static_key(prepared.call.statics), runtime.get_config_token()
+        key = trace_key(self.record(), prepared.in_tree, prepared.avals, statics, token)
+        return guards.once(key, lambda: self.trace_anew(prepared, sizes.key_of(key)))
+
+    def trace_anew(self, prepared: Prepared, key: TraceKey, causes: Any = None, plain: Prepared | None = None) -> Trace:
+        """Run the function for a call, on traced values. ``plain``: the call with numbers in place of its symbols."""
         name = self.name = self.name or function_name(self.function)
         active = (id(self.function), key)
         if active in _active.keys:
@@ -222,6 +241,8 @@ class JitState:
         if config.read("no_tracing"):
             raise RuntimeError(f"re-tracing function {source_of(self.function)} for `jit`, but 'no_tracing' is set")
         flat, info, out = flat_function(self.function, prepared)
+        if plain is not None:
+            info = debug_info(self.function, plain, out)
         calls_back = not self.calls_own_only() or any(callable(value) for _, value in prepared.call.statics)
         source = None if calls_back else source_info.capture(2)
         start = time.perf_counter()
@@ -235,7 +256,7 @@ class JitState:
             key_reuse.check(closed)
         self.traces += 1
         self._spend({"trace": elapsed_ms})
-        events.add("trace", name, prepared.avals, elapsed_ms, causes)
+        events.add("trace", name, (plain or prepared).avals, elapsed_ms, causes)
         if config.read("log_compiles"):
             lazy.misses.log_traced(name, closed, elapsed_ms)
         return Trace(closed, out[0], out_avals, name)
@@ -266,11 +287,13 @@ class JitState:
             return (False,) * len(prepared.leaves)
         return lazy.donations.leaves(self.options.roles, prepared.call, prepared.in_tree)
 
-    def compiled(self, trace: Trace, donated: tuple[bool, ...], place: Any = 0) -> executables.Compiled:
+    def compiled(
+        self, trace: Trace, donated: tuple[bool, ...], place: Any = 0, sized: Sized | None = None
+    ) -> executables.Compiled:
         """Machine code for a trace at a place (see ``place``), made at its first use."""
         if self.options.checks is not None and config.read("checks") != self.options.checks:
             with check_scopes.checks(self.options.checks):
-                return self.compiled(trace, donated, place)
+                return self.compiled(trace, donated, place, sized)
         keep = self.options.keep_unused
         code = (donated if any(donated) else (), keep, place)
         found = trace.calls.get(code)
@@ -281,7 +304,7 @@ class JitState:
             else:
                 own = self.calls_own_only()
                 on_disk = not (own or self.options.required) and _may_be_on_disk(self.function)
-                found = executables.bind(trace, donated, keep, own, where, self.extents is not None, on_disk=on_disk)
+                found = executables.bind(trace, donated, keep, own, where, sized, on_disk=on_disk)
             trace.add_call(code, found)
             self._count(found.program, trace.name)
         if self.options.required:
@@ -313,6 +336,21 @@ class JitState:
             spent[stage] = spent.get(stage, 0.0) + elapsed_ms
         before = self.kernels
         self.kernels = (before[0] + kernels[0], before[1] + kernels[1], before[2] + kernels[2])
+
+
+_PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), type, np.dtype, np.generic, Primitive)
+
+
+def _captures_own_only(value: Any) -> bool:
+    """Whether a function of weft's own has captured nothing but constants and such functions."""
+    if isinstance(value, _PLAIN_VALUES):
+        return True
+    if isinstance(value, tuple | frozenset):
+        return all(map(_captures_own_only, value))
+    value = vars(value).get("__wrapped__") if type(value) is runtime.JitFunction else value
+    if type(value) is not FunctionType or not value.__globals__.get("__name__", "").startswith("weft."):
+        return False
+    return all(_captures_own_only(cell.cell_contents) for cell in value.__closure__ or ())
 
 
 def _may_be_on_disk(function: Any) -> bool:

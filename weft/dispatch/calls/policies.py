@@ -14,6 +14,7 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import trace as tracing
 from weft.core.ref_types import uses_refs
+from weft.core.sized_programs import Sized
 from weft.core.tracer import Tracer
 from weft.dispatch.calls import sized_calls
 from weft.dispatch.devices import transfers
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 class Call:
     """A call on its way from one policy to the next."""
 
-    __slots__ = ("args", "caller", "kwargs", "place", "prepared", "sized", "state", "token", "trace")
+    __slots__ = ("args", "caller", "kwargs", "place", "prepared", "sized", "state", "symbols", "token", "trace")
 
     def __init__(self, state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any, token: int) -> None:
         self.state, self.args, self.kwargs = state, args, kwargs
         self.caller = caller  # the native function, which runs and keeps an entry by itself; None: it gets the result
         self.token = token  # of the configuration
         self.sized: sized_calls.Classified | None = None
-        self.prepared: Prepared  # from ``recorded`` on, as the others
+        self.symbols: Sized | None = None  # its trace with symbols for sizes
+        self.prepared: Prepared | None = None  # from ``recorded`` on, as the others
         self.place: Any
         self.trace: Trace
 
@@ -52,7 +54,7 @@ class Chosen(NamedTuple):
     """What the options of a configuration choose."""
 
     policies: tuple[Policy, ...]
-    of_sizes: tuple[Policy, ...]  # for functions whose programs serve other sizes (``jit.any_size``)
+    of_own: tuple[Policy, ...]  # for weft's own functions, which are traced with symbols for sizes
     replays: bool  # whether a call may be recorded without running its function
 
 
@@ -71,10 +73,10 @@ def chosen(token: int) -> Chosen:
             *_watched("checking_numbers", number_checks.enabled()), compiled,
         )  # fmt: skip
         is_plain = wanted == (recorded, with_refs, compiled) and not config.read("checks")
-        of_sizes = (sized_calls.from_other_sizes, *wanted) if is_plain else wanted
+        of_own = (sized_calls.from_other_sizes, *wanted) if is_plain else wanted
         # a warning about ranks is due at every call
         replays = not disabled and config.read("numpy_rank_promotion") != "warn"
-        found = _chosen[token] = Chosen(wanted, of_sizes, replays)
+        found = _chosen[token] = Chosen(wanted, of_own, replays)
     return found
 
 
@@ -85,21 +87,25 @@ def _watched(name: str, wanted: bool) -> tuple[Policy, ...]:
 def answer(state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any, token: int) -> Any:
     """The answer of the first policy that has one: the result and the entry to install, or the entry alone."""
     call, choice = Call(state, args, kwargs, caller, token), chosen(token)
-    for policy in choice.policies if state.extents is None else choice.of_sizes:
-        found = policy(call)
-        if found is not None:
-            return found
+    try:
+        for policy in choice.of_own if state.calls_own_only() else choice.policies:
+            found = policy(call)
+            if found is not None:
+                return found
+    finally:
+        if call.symbols is not None:
+            call.symbols.guards.close()
     raise AssertionError("the last policy answers every call")
 
 
 def recorded(call: Call) -> Any:
     """Under a trace, and for traced arguments, a call is an equation. Finds the trace of the others."""
     state = call.state
-    prepared = call.prepared = state.prepare(call.args, call.kwargs)
+    prepared = call.prepared = call.prepared or state.prepare(call.args, call.kwargs)
     if tracing.is_tracing():
         return state.record_call(state.trace_of(prepared), prepared), None
     call.place = state.place(prepared)
-    trace = call.trace = state.trace_of(prepared)
+    trace = call.trace = state.trace_of(prepared) if call.sized is None else sized_calls.traced(call)
     for leaf in prepared.leaves:
         if isinstance(leaf, Tracer) and leaf._trace.valid:  # inside ensure_compile_time_eval
             with tracing.set_current(leaf._trace):
@@ -121,9 +127,9 @@ def with_refs(call: Call) -> Any:
 def compiled(call: Call) -> Any:
     """All other calls are answered by machine code."""
     state, trace, prepared = call.state, call.trace, call.prepared
-    found = state.compiled(trace, state.donated(prepared), call.place)
-    if call.sized is not None:
-        sized_calls.learn(state, call.sized, found, trace)
+    found = state.compiled(trace, state.donated(prepared), call.place, call.symbols)
+    if call.symbols is not None:
+        sized_calls.learn(call, found)
     if call.caller is not None and trace.keys and found.entry is not None:
         return found.entry
     return executables.run(found, trace, prepared.leaves, prepared.avals), None

@@ -1,27 +1,29 @@
 """Calls of weft's own functions with arrays of other sizes than before: answered without a trace and the compiler.
 
-A function that is marked (``any_size``) promises that what it records depends on extents only by which are 1, and
-which are equal: so do broadcasting functions of elements. Operands are then divided into classes by all else that can
-be seen of them (``runtime.size_class``). The first call of a class is traced and compiled; from its program the
-compiler's ``Family`` makes those for other sizes.
+A function of weft's own is traced with symbols for the extents of its operands, and for whole numbers of 16 and more
+among its static arguments (``core.sizes``). What it asks of them are guards of its program, as what the compiler asks.
+Calls are divided into classes by all else that can be seen of their arguments (``runtime.size_class``). The first call
+of a class is traced and compiled; of its program the compiler's ``Family`` makes those for other sizes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft import config, dtypes, runtime
+from weft import config, dtypes, errors, runtime
 from weft._base.record import NamedTuple
+from weft.core import sized_programs, sizes
 from weft.core.store import PROGRAMS, TRACES, Entry
 from weft.dispatch import devices
-from weft.dispatch.programs import executables
+from weft.dispatch.programs import executables, trace_cache
 
 if TYPE_CHECKING:
-    from weft.dispatch.calls.jit_calls import JitState
+    from weft.dispatch.calls.jit_calls import JitState, Prepared
     from weft.dispatch.calls.policies import Call
     from weft.dispatch.programs.trace_cache import Trace
 
 _CALL_BYTES = 1000  # measured: a class of calls
+_LEAST = 16  # smaller static numbers are most often axes and counts, not extents
 
 
 class SizedCall(Entry):
@@ -42,7 +44,7 @@ class SizedCall(Entry):
 class Classified(NamedTuple):
     """A call: its leaves, the key of its class, its sizes, and where it runs."""
 
-    leaves: tuple[Any, ...]
+    leaves: list[Any]
     key: Any
     sizes: tuple[int, ...]
     place: int
@@ -51,51 +53,48 @@ class Classified(NamedTuple):
 def from_other_sizes(call: Call) -> Any:
     """The policy of calls that may differ from an earlier one in sizes only: their entry, if their class is known."""
     state = call.state
-    if call.caller is None or config.read("log_compiles"):  # which is no part of the configuration's token
+    if call.caller is None or state.options.roles.donates or config.read("log_compiles"):  # no part of the token
         return None
-    call.sized = classified(state, call.args, call.kwargs, call.token)
+    prepared = call.prepared = state.prepare(call.args, call.kwargs)
+    call.sized = classified(state, prepared, call.token)
     found = None if call.sized is None else entry(call.sized)
     if found is not None:
         state.executables += 1
     return found
 
 
-def classified(state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], token: int) -> Classified | None:
+def classified(state: JitState, prepared: Prepared, token: int) -> Classified | None:
     """The class of a call; None for operands that are in none."""
-    roles, leaves, marks, shapes = state.options.roles, [], [], []
-    for number, value in enumerate(args):
-        if number in roles.static_argnums or value is None:
-            marks.append((type(value), value))
+    operands = tuple(prepared.leaves)
+    marks, shapes = [], []
+    for place, value in prepared.call.statics:
+        extents = _extents(value)
+        if extents:
+            shapes.append(runtime.ShapedArray(extents, dtypes.bool_))
+            marks.append((place, type(value), _small(value)))
+        elif callable(value) and not isinstance(value, type):
+            return None
         else:
-            leaves.append(value)
-            marks.append(None)
-    for name in sorted(kwargs) if len(kwargs) > 1 else kwargs:
-        value = kwargs[name]
-        if name in (state.extents or ()):
-            shape = _shape(value)
-            if shape is None:
-                return None
-            shapes.append(shape)
-            marks.append((name, type(value)))
-        elif name in roles.static_argnames or value is None:
-            marks.append((name, type(value), value))
-        else:
-            leaves.append(value)
-            marks.append(name)
-    operands = tuple(leaves)
+            marks.append((place, type(value), value))
     found = runtime.size_class((*operands, *shapes) if shapes else operands)
     place = devices.place_of_call(operands)
-    if found is None or not devices.compiles_own(place):
+    if found is None or not found[1] or not devices.compiles_own(place):
         return None
-    return Classified(operands, (state.record(), state.form, (found[0], place, *marks), (), token), found[1], place)
+    key = (state.record(), state.form, (found[0], place, prepared.in_tree, *marks), (), token)
+    return Classified(prepared.leaves, key, found[1], place)
 
 
-def _shape(value: Any) -> Any:
-    """A type with the extents of a static argument; None for what is not sure to be extents."""
-    extents = (value,) if type(value) is int else value
-    if type(extents) is not tuple or any(type(n) is not int or n < 0 for n in extents):
-        return None
-    return runtime.ShapedArray(extents, dtypes.bool_)
+def _extents(value: Any) -> tuple[int, ...]:
+    """The numbers of a static argument that may be extents."""
+    parts = value if type(value) is tuple else (value,)
+    return tuple([n for n in parts if type(n) is int and n >= _LEAST])
+
+
+def _small(value: Any) -> Any:
+    """A static argument without the numbers that may be extents."""
+    if type(value) is tuple:
+        return tuple(map(_small, value))
+    return None if type(value) is int and value >= _LEAST else value
 
 
 def entry(call: Classified) -> Any:
@@ -123,15 +122,63 @@ def entry(call: Classified) -> Any:
     return found
 
 
-def learn(state: JitState, call: Classified, compiled: executables.Compiled, trace: Trace) -> None:
-    """Keep what the program of a call says of others of its class."""
+def traced(call: Call) -> Trace:
+    """The trace of a call, made with symbols unless it is known."""
+    state, prepared = call.state, call.prepared
+    record, key, found = state.seek(prepared)
+    if found is not None or call.sized is None:
+        return state.trace_of(prepared)
+    guards = sizes.Guards(call.sized.sizes, len(call.sized.sizes))
     try:
-        known = TRACES.entries.get(call.key)
+        given = with_symbols(prepared, dict(zip(call.sized.sizes, guards.free, strict=True)))
+        made = state.trace_anew(given, key, plain=prepared)
+        closed = sized_programs.with_numbers(made.closed)
+    except Exception as error:
+        guards.close()
+        found = state.trace_of(prepared)  # raises what the user has to see
+        if config.read("check"):
+            raise
+        errors.warn(
+            f"[jit] {found.name} is traced anew for each size (a bug in weft, please report it): {error!r}", UserWarning
+        )
+        return found
+    except BaseException:
+        guards.close()
+        raise
+    found = trace_cache.Trace(closed, made.out_tree, map(sizes.plain_aval, made.out_avals), made.name)
+    if trace_cache.holds_tracers(closed):
+        guards.close()
+    else:
+        call.symbols = sized_programs.Sized(made.closed, guards)
+        record.store(key, found)
+    return found
+
+
+def with_symbols(prepared: Prepared, symbols: dict[int, sizes.Size]) -> Prepared:
+    """A call with symbols for its sizes."""
+
+    def sized(value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(map(sized, value))
+        return symbols[value] if type(value) is int and value >= _LEAST else value
+
+    statics = tuple([(place, sized(value) if _extents(value) else value) for place, value in prepared.call.statics])
+    avals = tuple([sized_programs.sized_aval(aval, symbols) for aval in prepared.avals])
+    return prepared._replace(call=prepared.call._replace(statics=statics), avals=avals)
+
+
+def learn(call: Call, compiled: executables.Compiled) -> None:
+    """Keep what the program of a call says of others of its class."""
+    made, symbols = compiled.program.sized, call.symbols
+    if made is None or symbols is None or made.guards is not symbols.guards or call.sized is None:
+        return  # the program is that of an equal one, compiled before
+    key, trace = call.sized.key, call.trace
+    try:
+        known = TRACES.entries.get(key)
     except TypeError:
         return
     if type(known) is not SizedCall:
-        if compiled.consts or any(compiled.donated):
-            return
         known = SizedCall(compiled, trace)
-        state.record().store(call.key, known)
-    known.family.learn(compiled.program, call.sizes)
+        call.state.record().store(key, known)
+    if known.kept == compiled.kept and known.out_tree == trace.out_tree:
+        known.family.learn(compiled.program)

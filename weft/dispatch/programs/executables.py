@@ -20,6 +20,7 @@ from weft._base.record import NamedTuple
 from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.ref_types import is_ref, uses_refs
+from weft.core.sized_programs import Sized
 from weft.core.store import Entry
 from weft.core.tracer import Tracer
 from weft.dispatch import devices
@@ -160,21 +161,23 @@ def bind(
     keep_unused: bool,
     shares: bool = False,
     place: Any = 0,
-    in_family: bool = False,
+    sized: Sized | None = None,
     anew: bool = False,
     on_disk: bool = False,
 ) -> Compiled:
     """Machine code for a trace with these leaves donated, on the device of ``place``.
 
     ``shares``: a result that is an argument is no copy of it. ``anew``: an equal program compiled before is not used.
-    ``in_family``: ``sized_calls`` makes those for other sizes. ``on_disk``: it may come from an earlier process.
+    ``sized``: the trace with symbols for sizes. ``on_disk``: it may come from an earlier process.
     """
     parts = parameters(trace, donated, keep_unused)
     placement.check_program(parts.closed.jaxpr, place, trace.name)
     backend = devices.backend_at(place)
+    if sized is not None:  # constants belong to one size
+        closed = parameters(trace, donated, keep_unused, sized.closed).closed
+        sized = None if parts.hidden else Sized(closed, sized.guards)
     program = backend.compile(
-        parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew, in_family=in_family,
-        on_disk=on_disk,
+        parts.closed, name=trace.name, donated=parts.flags, shares=shares, anew=anew, sized=sized, on_disk=on_disk,
     )  # fmt: skip
     hidden = [backend.place(value) for value in parts.hidden]
     consts = (*program.consts, *hidden)
@@ -191,9 +194,14 @@ class Parameters(NamedTuple):
     flags: tuple[bool, ...]  # donation of all parameters
 
 
-def parameters(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Parameters:
-    """The program of a trace with its constants as leading parameters, and without arguments that it never reads."""
-    closed = trace.closed
+def parameters(
+    trace: Trace, donated: tuple[bool, ...], keep_unused: bool, given: ClosedJaxpr | None = None
+) -> Parameters:
+    """The program of a trace with its constants as leading parameters, and without arguments that it never reads.
+
+    ``given``: the program in another form.
+    """
+    closed = given or trace.closed
     if uses_refs(closed.jaxpr):
         if any(map(is_ref, (*closed.jaxpr.constvars, *closed.jaxpr.invars))):
             raise NotImplementedError(

@@ -66,6 +66,7 @@ class SymbolicDim:
     """
 
     is_symbolic = True
+    python_type = int
     __slots__ = ("_hash", "scope", "terms")
     __array_priority__ = 1001  # NumPy's numbers leave arithmetic to it
 
