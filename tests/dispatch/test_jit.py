@@ -551,7 +551,7 @@ def test_options_choose_who_may_answer_a_call(options: dict[str, object], names:
         chosen = policies.chosen(runtime.get_config_token())
     assert [policy.__name__ for policy in chosen.policies] == names.split()
     sized = [] if options else ["from_other_sizes"]  # such an answer is given without a look at the arguments
-    assert [policy.__name__ for policy in chosen.of_sizes] == sized + names.split()
+    assert [policy.__name__ for policy in chosen.of_own] == sized + names.split()
 
 
 def test_the_first_policy_with_an_answer_gives_it() -> None:

@@ -130,8 +130,10 @@ class _ToNumbers(_Rewriter):
         return sizes.plain_aval(aval)
 
     def literal(self, literal: Literal) -> Literal:
-        value = literal.val
-        return Literal(value.value, literal.aval) if type(value) is sizes.Size else literal
+        value, aval = literal.val, literal.aval
+        if type(value) is not sizes.Size:
+            return literal
+        return Literal(value.value if aval.weak_type else np.asarray(value.value).astype(aval.dtype), aval)
 
     def param(self, name: str, value: Any) -> Any:
         return self.value(value)

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime
+from weft import dtypes, runtime
 from weft._base.record import NamedTuple, Record
 from weft.core import avals
 from weft.runtime import ShapedArray
 
 Number = int | float
+_MOST_ELEMENTS = 1 << 46  # elements of all operands broadcast to one shape
 Terms = dict[tuple[int, ...], int]  # a polynomial: products of values, by their places, and their factors; () is 1
 
 
@@ -425,7 +426,7 @@ class Size:
         return (lambda value: value), (self.known(),)
 
     def bit_length(self) -> int:
-        bits = abs(operator.index(self.value)).bit_length()
+        bits = abs(int(self.value)).bit_length()
         within = (1 << bits >> 1) <= abs(self) < 1 << bits  # noted: all such numbers have as many bits
         assert within
         return bits
@@ -644,13 +645,36 @@ def key_of(value: Any) -> Any:
     return tuple(map(key_of, value)) if isinstance(value, tuple) else (type(value), value)
 
 
+def size_class(avals: Iterable[Any], traced: bool = False) -> tuple[Any, tuple[int, ...]] | None:
+    """The types of operands without their extents, and the distinct extents of 2 and more in order.
+
+    In a class the same extents are 1, and the same ones are equal to each other. None for operands in no class: empty
+    ones, others than plain arrays, and, unless their program is known (``traced``), those that may broadcast to more
+    elements than memory has.
+    """
+    numbers: dict[int, int] = {}
+    pattern, elements = [], 1
+    for aval in avals:
+        if type(aval) is not ShapedArray or aval.explicit_sharding or aval.memory_space or aval.varying:
+            return None
+        shape = aval.shape
+        if shape and dtypes.is_extended(aval.dtype):
+            return None
+        pattern.append(
+            (aval.dtype, aval.weak_type, *[numbers.setdefault(n, len(numbers)) if n > 1 else -n for n in shape])
+        )
+        for n in shape:
+            elements *= n
+    return None if not elements or (elements > _MOST_ELEMENTS and not traced) else (tuple(pattern), tuple(numbers))
+
+
 def is_sized(value: Any) -> bool:
     """Whether a number or a type, or one in a tuple, follows from sizes."""
     kind = type(value)
     return kind is Size or kind is SizedAval or (isinstance(value, tuple) and any(map(is_sized, value)))
 
 
-def cached(maxsize: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def cached(maxsize: int) -> Callable[[Callable[..., Any]], Any]:
     """As ``functools.lru_cache``; what is asked with sizes is computed anew, as it belongs to one compilation."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -57,13 +57,13 @@ def first_axis(rank: int) -> IndexPlan:
 
 def cut_of(item: slice, extent: int, axis: int) -> Cut:
     """A slice with its negative entries resolved; IndexError unless it is made of static integers."""
-    entries = []
+    entries: list[Any] = []
     for entry in (item.start, item.stop, item.step):
         if entry is not None and isinstance(entry, core.Tracer):
             raise IndexError(f"Slice entries must be static integers. Got {item} at position {axis}")
         entries.append(None if entry is None else sizes.whole(entry))
     if sizes.is_sized((extent, *entries)):
-        return Cut(*sizes.indices(*entries, extent))
+        return Cut(*sizes.indices(entries[0], entries[1], entries[2], extent))
     return Cut(*slice(*entries).indices(extent))
 
 

@@ -119,7 +119,7 @@ def _key(subscripts: Any, operands: tuple[Any, ...], optimize: Any) -> Any:
         return None
     if any(type(x) is not runtime.Array for x in operands):
         return None
-    found = runtime.size_class(operands)
+    found = sizes.size_class([x.aval for x in operands])
     return None if found is None else (subscripts, optimize, found[0] if len(operands) <= 2 else found)
 
 

@@ -37,7 +37,7 @@ class Call:
         self.token = token  # of the configuration
         self.sized: sized_calls.Classified | None = None
         self.symbols: Sized | None = None  # its trace with symbols for sizes
-        self.prepared: Prepared | None = None  # from ``recorded`` on, as the others
+        self.prepared: Prepared  # from ``recorded`` on, as the others
         self.place: Any
         self.trace: Trace
 
@@ -101,7 +101,9 @@ def answer(state: JitState, args: tuple[Any, ...], kwargs: dict[str, Any], calle
 def recorded(call: Call) -> Any:
     """Under a trace, and for traced arguments, a call is an equation. Finds the trace of the others."""
     state = call.state
-    prepared = call.prepared = call.prepared or state.prepare(call.args, call.kwargs)
+    if call.sized is None:
+        call.prepared = state.prepare(call.args, call.kwargs)
+    prepared = call.prepared
     if tracing.is_tracing():
         return state.record_call(state.trace_of(prepared), prepared), None
     call.place = state.place(prepared)

@@ -2,7 +2,7 @@
 
 A function of weft's own is traced with symbols for the extents of its operands, and for whole numbers of 16 and more
 among its static arguments (``core.sizes``). What it asks of them are guards of its program, as what the compiler asks.
-Calls are divided into classes by all else that can be seen of their arguments (``runtime.size_class``). The first call
+Calls are divided into classes by all else that can be seen of their arguments (``sizes.size_class``). The first call
 of a class is traced and compiled; of its program the compiler's ``Family`` makes those for other sizes.
 """
 
@@ -29,12 +29,12 @@ _LEAST = 16  # smaller static numbers are most often axes and counts, not extent
 class SizedCall(Entry):
     """The calls of one class of sizes: an entry of the trace level."""
 
-    __slots__ = ("family", "in_avals", "kept", "out_tree")
+    __slots__ = ("family", "kept", "out_tree")
     weight = _CALL_BYTES
 
     def __init__(self, compiled: executables.Compiled, trace: Trace) -> None:
         self.family = compiled.program.family()
-        self.kept, self.out_tree, self.in_avals = compiled.kept, trace.out_tree, compiled.program.in_avals
+        self.kept, self.out_tree = compiled.kept, trace.out_tree
         self.keys = {}
 
     def uses(self) -> int:
@@ -42,9 +42,9 @@ class SizedCall(Entry):
 
 
 class Classified(NamedTuple):
-    """A call: its leaves, the key of its class, its sizes, and where it runs."""
+    """A call: the types of its leaves, the key of its class, its sizes, and where it runs."""
 
-    leaves: list[Any]
+    avals: tuple[Any, ...]
     key: Any
     sizes: tuple[int, ...]
     place: int
@@ -65,7 +65,6 @@ def from_other_sizes(call: Call) -> Any:
 
 def classified(state: JitState, prepared: Prepared, token: int) -> Classified | None:
     """The class of a call; None for operands that are in none."""
-    operands = tuple(prepared.leaves)
     marks, shapes = [], []
     for place, value in prepared.call.statics:
         extents = _extents(value)
@@ -76,12 +75,13 @@ def classified(state: JitState, prepared: Prepared, token: int) -> Classified | 
             return None
         else:
             marks.append((place, type(value), value))
-    found = runtime.size_class((*operands, *shapes) if shapes else operands)
-    place = devices.place_of_call(operands)
+    avals = prepared.avals
+    found = sizes.size_class((*avals, *shapes) if shapes else avals)
+    place = devices.place_of_call(prepared.leaves)
     if found is None or not found[1] or not devices.compiles_own(place):
         return None
     key = (state.record(), state.form, (found[0], place, prepared.in_tree, *marks), (), token)
-    return Classified(prepared.leaves, key, found[1], place)
+    return Classified(avals, key, found[1], place)
 
 
 def _extents(value: Any) -> tuple[int, ...]:
@@ -105,11 +105,7 @@ def entry(call: Classified) -> Any:
         return None
     if type(known) is not SizedCall:
         return None
-    leaves = call.leaves
-    in_avals = [
-        leaves[index].aval if type(leaves[index]) is runtime.Array else aval
-        for index, aval in zip(known.kept, known.in_avals, strict=True)
-    ]
+    in_avals = [call.avals[index] for index in known.kept]
     answer = known.family.at(call.sizes, in_avals)
     if answer is None:
         return None
@@ -145,7 +141,7 @@ def traced(call: Call) -> Trace:
     except BaseException:
         guards.close()
         raise
-    found = trace_cache.Trace(closed, made.out_tree, map(sizes.plain_aval, made.out_avals), made.name)
+    found = trace_cache.Trace(closed, made.out_tree, list(map(sizes.plain_aval, made.out_avals)), made.name)
     if trace_cache.holds_tracers(closed):
         guards.close()
     else:

@@ -40,7 +40,7 @@ class Backend(Protocol):
     step_kinds: frozenset[type]  # kinds of operations that are steps of weft's own; none if another compiler has all
     shards: bool  # whether one array may lie over several of its devices
 
-    def compile(self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), **wishes: bool) -> Any:
+    def compile(self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), **wishes: Any) -> Any:
         """The program of a jaxpr. ``wishes``: see ``compiler.pipeline.compile_jaxpr``; another compiler has none."""
         ...
 

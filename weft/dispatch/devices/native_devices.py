@@ -30,7 +30,7 @@ class Native:
         self.key: tuple[Any, ...] = ("device", device.number)
         self._device = device
 
-    def compile(self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), **wishes: bool) -> Any:
+    def compile(self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), **wishes: Any) -> Any:
         if self._device.raw_platform != "cpu":
             closed = lazy.submodule("weft.control.branches").for_platform(closed, self._device.raw_platform)
         return devices.OWN.compile(closed, name=name, donated=donated, device=self._device, **wishes)

@@ -93,7 +93,7 @@ class Plugin:
         self.key: tuple[Any, ...] = ("device", device.number)
         self._device = device
 
-    def compile(self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), **_: bool) -> Any:
+    def compile(self, closed: Any, *, name: str, donated: tuple[bool, ...] = (), **_: Any) -> Any:
         return lazy.device_programs.compile_on(closed, self._device, name=name, donated=donated)
 
     def place(self, array: Any) -> Any:

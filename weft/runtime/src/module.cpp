@@ -38,7 +38,7 @@ constexpr Registration kRegistrations[] = {
     weft::register_cgroup,     weft::register_buffer, weft::register_aval, weft::register_array,
     weft::register_dlpack,     weft::register_pytree, weft::register_exec, weft::register_jit,
     weft::register_host_copy,  weft::register_sort,   weft::register_sources, weft::register_record,
-    weft::register_finalizer,  weft::register_size_class, weft::register_views,
+    weft::register_finalizer,  weft::register_views,
     weft::register_replay,     weft::register_gemm_choice, weft::register_llvm_switches, weft::register_plan,
     weft::register_figures,   weft::register_lapack,     weft::register_pjrt, weft::register_mpi, weft::register_devices,
     weft::register_cuda,       weft::register_cuda_sharing,  weft::register_product_library,

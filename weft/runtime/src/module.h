@@ -41,7 +41,6 @@ int register_sort(PyObject* module);    // sort_words
 int register_jit(PyObject* module);     // JitFunction, CacheEntry, BinaryOperator, UnaryOperator, config token
 int register_sources(PyObject* module);  // source_stamps
 int register_finalizer(PyObject* module);  // finalizer
-int register_size_class(PyObject* module);  // size_class
 int register_views(PyObject* module);       // small arrays copied and filled
 int register_plan(PyObject* module);     // install_instructions
 int register_record(PyObject* module);   // record, equation, atoms
