@@ -475,7 +475,9 @@ def lattice_result_type(*args: Any) -> tuple[Any, bool]:
             continue
         aval = getattr(arg, "aval", None)
         if aval is not None:
-            key.append(aval)  # interned, so that its hash is its address
+            key.append(
+                getattr(aval, "hint", aval)
+            )  # interned, so that its hash is its address; of a size the present type
         else:
             key += _dtype_and_weakness(arg)
     known = _promoted.get(tuple(key))

@@ -17,7 +17,7 @@ from typing import Any
 from weft import runtime
 from weft._base.record import Record
 from weft.core import avals as avals_module
-from weft.core import ref_types
+from weft.core import ref_types, sizes
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
@@ -57,6 +57,9 @@ def trace_body(
     With ``adapt``, ``adapt(function)`` is traced instead; the trace is still cached for the user's function.
     """
     key = (in_tree, tuple(in_avals), purpose, adapt, runtime.get_config_token())
+    guards = sizes.guards_in(key[1]) if sizes.opened.count else None
+    if guards is not None:
+        return guards.once((function, key), lambda: _trace(function, in_tree, in_avals, purpose, adapt))
     known = _bodies.get(function)
     if known is None:
         known = {}

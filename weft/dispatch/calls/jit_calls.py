@@ -137,6 +137,8 @@ class JitState:
         try:
             if current is not tracing.EVAL:
                 return replay.answer(self, current, args, kwargs), None
+            if sizes.opened.count:  # what is computed while a program with symbols is traced has numbers
+                args, kwargs = sizes.fixed(args), {name: sizes.fixed(value) for name, value in kwargs.items()}
             return policies.answer(self, args, kwargs, caller, runtime.get_config_token())
         except errors.ArrayHolderError as error:
             leaves, tree = runtime.tree_flatten((args, kwargs))

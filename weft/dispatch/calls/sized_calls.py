@@ -8,6 +8,7 @@ of a class is traced and compiled; of its program the compiler's ``Family`` make
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from weft import config, dtypes, errors, runtime
@@ -70,7 +71,7 @@ def classified(state: JitState, prepared: Prepared, token: int) -> Classified | 
         extents = _extents(value)
         if extents:
             shapes.append(runtime.ShapedArray(extents, dtypes.bool_))
-            marks.append((place, type(value), _small(value)))
+            marks.append((place, type(value), _replaced(value, dict.fromkeys(extents))))
         elif callable(value) and not isinstance(value, type):
             return None
         else:
@@ -85,16 +86,16 @@ def classified(state: JitState, prepared: Prepared, token: int) -> Classified | 
 
 
 def _extents(value: Any) -> tuple[int, ...]:
-    """The numbers of a static argument that may be extents."""
+    """The numbers of a static argument that may be extents: itself, or items of it."""
     parts = value if type(value) is tuple else (value,)
     return tuple([n for n in parts if type(n) is int and n >= _LEAST])
 
 
-def _small(value: Any) -> Any:
-    """A static argument without the numbers that may be extents."""
+def _replaced(value: Any, symbols: Mapping[int, Any]) -> Any:
+    """A static argument with others in place of its ``_extents``."""
     if type(value) is tuple:
-        return tuple(map(_small, value))
-    return None if type(value) is int and value >= _LEAST else value
+        return tuple([symbols[n] if type(n) is int and n >= _LEAST else n for n in value])
+    return symbols[value] if type(value) is int and value >= _LEAST else value
 
 
 def entry(call: Classified) -> Any:
@@ -153,12 +154,7 @@ def traced(call: Call) -> Trace:
 def with_symbols(prepared: Prepared, symbols: dict[int, sizes.Size]) -> Prepared:
     """A call with symbols for its sizes."""
 
-    def sized(value: Any) -> Any:
-        if type(value) is tuple:
-            return tuple(map(sized, value))
-        return symbols[value] if type(value) is int and value >= _LEAST else value
-
-    statics = tuple([(place, sized(value) if _extents(value) else value) for place, value in prepared.call.statics])
+    statics = tuple([(place, _replaced(value, symbols)) for place, value in prepared.call.statics])
     avals = tuple([sized_programs.sized_aval(aval, symbols) for aval in prepared.avals])
     return prepared._replace(call=prepared.call._replace(statics=statics), avals=avals)
 
