@@ -475,9 +475,7 @@ def lattice_result_type(*args: Any) -> tuple[Any, bool]:
             continue
         aval = getattr(arg, "aval", None)
         if aval is not None:
-            key.append(
-                getattr(aval, "hint", aval)
-            )  # interned, so that its hash is its address; of a size the present type
+            key.append(getattr(aval, "hint", aval))  # interned, so that its hash is its address
         else:
             key += _dtype_and_weakness(arg)
     known = _promoted.get(tuple(key))

@@ -771,7 +771,7 @@ def test_numbers_out_of_range_are_refused(folder: Path) -> None:
 def test_wrong_content_of_families_is_refused(folder: Path) -> None:
     check(1)
     (member,), write = entry(*programs(folder))
-    n_extents, numbers, made, guards, body = stored.marshal.loads(member)
+    numbers, made, guards, body = stored.marshal.loads(member)
     keys, outlines, plan, out_avals = stored.marshal.loads(body)
     number, n_inputs, outputs, temps, arena, instructions, on_gpu = plan
     first = instructions[1][0]
@@ -789,8 +789,8 @@ def test_wrong_content_of_families_is_refused(folder: Path) -> None:
             (),
         ),
     ]
-    members = [(n_extents, numbers, made, guards, stored.marshal.dumps(bad)) for bad in bodies]
-    members += [(n_extents, numbers, made, [("breakpoint", 0, 0, True)], body), (n_extents, numbers, made, guards)]
+    members = [(numbers, made, guards, stored.marshal.dumps(bad)) for bad in bodies]
+    members += [(numbers, made, [("breakpoint", 0, 0, True)], body), (numbers, made, guards)]
     for content in members:
         write([stored.marshal.dumps(content)])
         check(1)

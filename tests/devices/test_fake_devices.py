@@ -1,6 +1,7 @@
 """Whole programs on fake devices, whose memory the host cannot touch: results are those of the CPU, bit for bit.
 
-A step that reads such memory on the host ends the process (``runtime/src/devices/fake_device.cpp``): a test fails loudly here.
+A step that reads such memory on the host ends the process (``runtime/src/devices/fake_device.cpp``): a test fails
+loudly here.
 """
 
 from __future__ import annotations

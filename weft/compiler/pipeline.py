@@ -248,10 +248,8 @@ def compile_jaxpr(
         _log.warning("Compiling jit(%s) with global shapes and types (%s).", name, types)
     compilation = progress.begin(name)
     try:
-        symbols = None if sized is None or within.watched else sized.once
-        if like is not None:
-            symbols = functools.partial(like_programs.with_symbols, closed, like)
-        program = compile_new(closed, name, donated, copied, within, symbols)
+        from_like = like and functools.partial(like_programs.with_symbols, closed, like)
+        program = compile_new(closed, name, donated, copied, within, from_like or (sized and sized.once))
     finally:
         progress.end(compilation)
     PROGRAMS.add(key, program)
@@ -343,7 +341,7 @@ def _in_context(
     symbols: Callable[[], Sized | None] | None,
 ) -> Program:
     failed: Exception | None = None
-    sized = None if symbols is None else symbols()
+    sized = None if symbols is None or within.watched else symbols()
     if sized is not None:
         program = Program(name, closed, Stages(name, within))
         program.stages.sizes = sized.guards

@@ -15,10 +15,6 @@ from weft._base.record import NamedTuple
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.core.sizes import Size
 
-_COMPARED = {
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-}  # fmt: skip
-
 
 class _Number(NamedTuple):
     """A number or a Size, in a dtype that holds it."""
@@ -56,14 +52,14 @@ class _Emit:
         return x if x.value <= y.value else y
 
     def compare(self, direction: str, x: _Number, y: _Number) -> _Number:
-        return _Number(_COMPARED[direction](x.value, y.value), np.dtype(np.bool_))
+        return _Number(getattr(operator, direction)(x.value, y.value), np.dtype(np.bool_))
 
     def select(self, which: _Number, on_false: _Number, on_true: _Number) -> _Number:
         return on_true if which.value else on_false
 
 
 def number(equation: JaxprEqn) -> Literal | None:
-    """The result of an operation on integer literals, some of which are sizes; None for other operations."""
+    """The result of an operation on integer literals and sizes; None for other operations."""
     values = [
         _Number(v.val if type(v.val) is Size else np.asarray(v.val, v.aval.dtype).item(), v.aval.dtype)
         for v in equation.invars
@@ -71,7 +67,7 @@ def number(equation: JaxprEqn) -> Literal | None:
     ]
     try:
         found = equation.primitive.kind.scalar(_Emit(), *values, **equation.params)
-    except (AttributeError, KeyError, OverflowError):
+    except (AttributeError, OverflowError):
         return None
     out = equation.outvars[0].aval
     return Literal(found.value if type(found.value) is Size else out.dtype.type(found.value), out)

@@ -13,7 +13,6 @@ The technique is that of torch.compile's dynamic shapes (Ansel et al., "PyTorch 
 from __future__ import annotations
 
 import functools
-import math
 import operator
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -24,11 +23,10 @@ import numpy as np
 from weft import dtypes, runtime
 from weft._base.record import NamedTuple, Record
 from weft.core import avals
+from weft.core.size_expressions import POLYNOMIALS, REFLECTED, WORDS, Number, Terms, Values, round_down, round_up
 from weft.runtime import ShapedArray
 
-Number = int | float
 _MOST_ELEMENTS = 1 << 46  # elements of all operands broadcast to one shape
-Terms = dict[tuple[int, ...], int]  # a polynomial: products of values, by their places, and their factors; () is 1
 
 
 class Guard(NamedTuple):
@@ -112,7 +110,7 @@ class Guards:
 
     def computed(self, operation: Callable[[Any, Any], Any], left: Any, right: Any, value: Number) -> Any:
         """The result of an operation on sizes and numbers: the one from before, if it is the same."""
-        combine = _POLYNOMIALS.get(operation)
+        combine = POLYNOMIALS.get(operation)
         if combine is None or type(value) is not int:
             if operation is operator.floordiv and type(right) is int and right == 1 and type(left.value) is int:
                 return left
@@ -137,10 +135,10 @@ class Guards:
             return Size(self, value, place, self._least[place], terms)
         least: int | None = 0
         for product, factor in key:
-            for place in product:
-                known = self._least[place]
-                factor = -1 if known is None or known < 0 else factor * known
-            least = None if factor < 0 or least is None else least + factor
+            part: int | None = factor if factor > 0 else None
+            for known in [self._least[place] for place in product]:
+                part = None if part is None or known is None or known < 0 else part * known
+            least = None if part is None or least is None else least + part
         return self._new(value, terms, least, terms)
 
     # -- guards -------------------------------------------------------------------------------------------------------
@@ -167,7 +165,7 @@ class Guards:
     def describe(self) -> list[str]:
         """The guards in words."""
         return [
-            f"{'' if answer else 'not '}{self._text(left)} {_WORDS[compare]} {self._text(right)}"
+            f"{'' if answer else 'not '}{self._text(left)} {WORDS[compare]} {self._text(right)}"
             for compare, left, right, answer in self._guards
         ]
 
@@ -180,74 +178,7 @@ class Guards:
             return f"({' + '.join(terms)})"
         if made[0] == "constant":
             return str(made[1])
-        return f"({self._text(made[1])} {_WORDS[made[0]]} {self._text(made[2])})"
-
-
-class Values:
-    """The values of one compilation at some sizes, computed when they are asked for, by their places."""
-
-    def __init__(self, made: Sequence[Any], numbers: Sequence[Number]) -> None:
-        self._made = made
-        self._known: dict[int, Any] = dict(enumerate(numbers))
-
-    def __getitem__(self, place: int) -> Any:
-        found = self._known.get(place)
-        if found is None:
-            made = self._made[place]
-            if type(made) is dict:
-                found = 0
-                for product, factor in made.items():
-                    for part in product:
-                        factor *= self[part]
-                    found += factor
-            else:
-                found = made[1] if made[0] == "constant" else made[0](self[made[1]], self[made[2]])
-            self._known[place] = found
-        return found
-
-
-def _sum(one: Terms, two: Terms) -> Terms:
-    found = dict(one)
-    for product, factor in two.items():
-        found[product] = found.get(product, 0) + factor
-    return found
-
-
-def _difference(one: Terms, two: Terms) -> Terms:
-    return _sum(one, {product: -factor for product, factor in two.items()})
-
-
-def _product(one: Terms, two: Terms) -> Terms:
-    found: Terms = {}
-    for left, factor in one.items():
-        for right, other in two.items():
-            product = tuple(sorted(left + right))
-            found[product] = found.get(product, 0) + factor * other
-    return found
-
-
-_POLYNOMIALS: dict[Any, Callable[[Terms, Terms], Terms]] = {
-    operator.add: _sum, operator.sub: _difference, operator.mul: _product,
-}  # fmt: skip
-
-
-def round_up(value: float, _: int) -> int:
-    return math.ceil(value)
-
-
-def round_down(value: float, _: int) -> int:
-    return math.floor(value)
-
-
-_REFLECTED: dict[Any, Any] = {
-    operator.eq: operator.eq, operator.ne: operator.ne, operator.lt: operator.gt, operator.gt: operator.lt,
-    operator.le: operator.ge, operator.ge: operator.le,
-}  # fmt: skip
-_WORDS: dict[Any, str] = {
-    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//", operator.truediv: "/",
-    operator.mod: "%", operator.pow: "**", round_up: "rounded up to", round_down: "rounded down to", operator.eq: "==",
-    operator.ne: "!=", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
-}  # fmt: skip
+        return f"({self._text(made[1])} {WORDS[made[0]]} {self._text(made[2])})"
 
 
 def _least_quotient(operation: Any, left: Any, right: Any) -> int | None:
@@ -283,7 +214,7 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
             if value is None:
                 return _of_array(compare, self, other)
             if kind is Size and other.guards.is_open and not guards.is_open:
-                return _REFLECTED[compare](other, self.value)
+                return REFLECTED[compare](other, self.value)
             ours = kind is Size and other.guards is guards
             key = (compare, self.place, other.place) if ours else (compare, self.place, type(value), value)
             if ours and other.place == self.place:
@@ -525,29 +456,6 @@ class SizedAval:
 
     def __str__(self) -> str:
         return str(self.hint)
-
-
-def indices(start: Any, stop: Any, step: int | None, extent: Any) -> tuple[Any, Any, int]:
-    """``slice(start, stop, step).indices(extent)`` for an extent that is a Size."""
-    step = 1 if step is None else step
-    if step == 0:
-        raise ValueError("slice step cannot be zero")
-    least, most = (0, extent) if step > 0 else (-1, extent - 1)
-
-    def within(entry: Any) -> Any:
-        if entry < 0:
-            entry = entry + extent
-            return least if entry < least else entry
-        return most if entry > most else entry
-
-    first, last = (least, most) if step > 0 else (most, least)
-    return first if start is None else within(start), last if stop is None else within(stop), step
-
-
-def count(start: Any, stop: Any, step: int) -> Any:
-    """``len(range(start, stop, step))`` of sizes."""
-    distance, pace = (stop - start, step) if step > 0 else (start - stop, -step)
-    return (distance + pace - 1) // pace if distance > 0 else 0
 
 
 def present(number: Any) -> Any:

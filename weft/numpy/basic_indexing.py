@@ -36,7 +36,7 @@ class Cut(NamedTuple):
 
     @property
     def size(self) -> int:
-        return sizes.count(*self) if sizes.is_sized(tuple(self)) else len(range(*self))
+        return _size_count(*self) if sizes.is_sized(tuple(self)) else len(range(*self))
 
 
 class IndexPlan(NamedTuple):
@@ -63,8 +63,31 @@ def cut_of(item: slice, extent: int, axis: int) -> Cut:
             raise IndexError(f"Slice entries must be static integers. Got {item} at position {axis}")
         entries.append(None if entry is None else sizes.whole(entry))
     if sizes.is_sized((extent, *entries)):
-        return Cut(*sizes.indices(entries[0], entries[1], entries[2], extent))
+        return Cut(*_size_indices(entries[0], entries[1], entries[2], extent))
     return Cut(*slice(*entries).indices(extent))
+
+
+def _size_indices(start: Any, stop: Any, step: int | None, extent: Any) -> tuple[Any, Any, int]:
+    """``slice(start, stop, step).indices(extent)`` for an extent that is a Size."""
+    step = 1 if step is None else step
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    least, most = (0, extent) if step > 0 else (-1, extent - 1)
+
+    def within(entry: Any) -> Any:
+        if entry < 0:
+            entry = entry + extent
+            return least if entry < least else entry
+        return most if entry > most else entry
+
+    first, last = (least, most) if step > 0 else (most, least)
+    return first if start is None else within(start), last if stop is None else within(stop), step
+
+
+def _size_count(start: Any, stop: Any, step: int) -> Any:
+    """``len(range(start, stop, step))`` of sizes."""
+    distance, pace = (stop - start, step) if step > 0 else (start - stop, -step)
+    return (distance + pace - 1) // pace if distance > 0 else 0
 
 
 def plan_of(

@@ -3,7 +3,7 @@
 A function of weft's own is traced with symbols for the extents of its operands, and for whole numbers of 16 and more
 among its static arguments (``core.sizes``). What it asks of them are guards of its program, as what the compiler asks.
 Calls are divided into classes by all else that can be seen of their arguments (``sizes.size_class``). The first call
-of a class is traced and compiled; of its program the compiler's ``Family`` makes those for other sizes.
+of a class is traced and compiled; the compiler's ``Family`` makes the programs for other sizes from this one.
 """
 
 from __future__ import annotations
