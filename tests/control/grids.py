@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft.control.grid_blocks import Block, unset
+from weft.control.grid_blocks import Blocking, unset
 from weft.control.grid_loop import grid_loop
 from weft.core import avals
 from weft.core.trace import trace_to_jaxpr
@@ -17,11 +17,11 @@ from weft.core.trace import trace_to_jaxpr
 NUMBER = runtime.ShapedArray((), np.dtype(np.int32))
 
 
-def block(*shape: int | None, elements: dict[int, tuple[int, int]] | None = None) -> Block:
+def block(*shape: int | None, elements: dict[int, tuple[int, int]] | None = None) -> Blocking:
     """A block; None: a squeezed dimension. ``elements``: dimensions whose index is that of an element."""
     given = elements or {}
     sizes = tuple([1 if n is None else n for n in shape])
-    return Block(sizes, tuple([n is None for n in shape]), tuple([given.get(d) for d in range(len(shape))]))
+    return Blocking(sizes, tuple([n is None for n in shape]), tuple([given.get(d) for d in range(len(shape))]))
 
 
 class Kernel:
@@ -31,7 +31,7 @@ class Kernel:
         self,
         grid: Sequence[int],
         body: Callable[..., Sequence[Any]],
-        blocks: Sequence[Block],
+        blocks: Sequence[Blocking],
         maps: Sequence[Callable[..., Sequence[Any]]],
         scratch: Sequence[tuple[tuple[int, ...], Any]] = (),
         semantics: Sequence[str] = (),
@@ -101,7 +101,7 @@ def _as_number(index: Any) -> Any:
     return np.int32(index) if isinstance(index, (int, np.integer)) else index
 
 
-def _padded(x: Any, b: Block) -> np.ndarray:
+def _padded(x: Any, b: Blocking) -> np.ndarray:
     widths = []
     for n, size, element in zip(x.shape, b.shape, b.elements, strict=True):
         low, high = element or (0, 0)
@@ -109,7 +109,7 @@ def _padded(x: Any, b: Block) -> np.ndarray:
     return np.pad(np.asarray(x), widths, constant_values=unset(x.dtype)) if widths else np.array(x)
 
 
-def _place(x: np.ndarray, b: Block, index: Sequence[Any]) -> tuple[slice, ...]:
+def _place(x: np.ndarray, b: Blocking, index: Sequence[Any]) -> tuple[slice, ...]:
     """Where a block lies: a negative place is counted from the end; one outside becomes the nearest that is inside."""
     found = []
     for n, size, element, i in zip(x.shape, b.shape, b.elements, index, strict=True):

@@ -21,7 +21,7 @@ from weft.dispatch.calls import jit as jit_module
 from weft.numpy import logic, promotion, selection
 
 jit = jit_module.jit
-inline = functools.partial(jit, inline=True)
+inline = jit(inline=True)
 
 
 @inline
@@ -200,7 +200,7 @@ def pow(x1: Any, x2: Any, /) -> Array:
     return power(x1, x2)
 
 
-@functools.partial(inline, static_argnames=("x2",))
+@functools.partial(jit, inline=True, static_argnames=("x2",))
 def _integer_power(x1: Any, *, x2: int) -> Any:
     (x1,) = promotion.promote_dtypes_numeric(x1)
     return lax.integer_pow(x1, x2)

@@ -7,7 +7,6 @@ All compute in floating point: integers and bool are converted first, complex op
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion, selection
 
 jit = jit_module.jit
-inline = functools.partial(jit, inline=True)
+inline = jit(inline=True)
 
 
 def _unary(name: str, operation: Callable[[Any], Any], purpose: str, example: str) -> runtime.JitFunction[[Any], Array]:

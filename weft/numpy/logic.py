@@ -22,7 +22,7 @@ from weft.dispatch.calls import jit as jit_module
 from weft.numpy import creation, promotion, reductions
 
 jit = jit_module.jit
-inline = functools.partial(jit, inline=True)
+inline = jit(inline=True)
 
 
 def _promoted(name: str, x: Any, y: Any) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from weft.dispatch.calls import jit as jit_module
 from weft.numpy import logic, promotion, selection
 
 jit = jit_module.jit
-inline = functools.partial(jit, inline=True)
+inline = jit(inline=True)
 
 
 def _is_integral(x: Any) -> bool:

@@ -35,7 +35,7 @@ def program(
     Raises NotImplementedError for an operation that weft does not have, ValueError for text that is no such module.
 
     >>> text = weft.jit(lambda x: x + 1).lower(np.float32(1)).as_text("stablehlo")
-    >>> from weft.stablehlo import reader
+    >>> from weft.stablehlo.reading import reader
     >>> reader.program(text)
     { lambda ; a:f32[]. let b:f32[] = add a 1.0:f32[] in (b,) }
     """
