@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,29 @@ def test_a_function_that_takes_no_symbols_is_given_numbers(monkeypatch):
         jnp.median(vector(53))
     with pytest.raises(TypeError, match=r"incompatible shapes|broadcast"):
         jnp.logaddexp(vector(50), vector(51))
+
+
+@weft.tree_util.register_pytree_node_class
+class Shaped:
+    """An array, and its shape as a part of the structure."""
+
+    def __init__(self, array, shape):
+        self.array, self.shape = array, shape
+
+    def tree_flatten(self):
+        return (self.array,), self.shape
+
+    @classmethod
+    def tree_unflatten(cls, shape, leaves):
+        return cls(*leaves, shape)
+
+
+def test_structures_with_sizes_in_them():
+    own = types.FunctionType((lambda x: Shaped(x + 1, x.shape)).__code__, {"__name__": "weft.own", "Shaped": Shaped})
+    shaped = weft.jit(own)
+    for n in (20, 25, 31):
+        found = shaped(vector(n))
+        assert found.shape == (n,) == found.array.shape and type(found.shape[0]) is int
 
 
 def test_sizes_of_two_compilations():

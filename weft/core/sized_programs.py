@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -184,6 +184,6 @@ def with_numbers(closed: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(_ToNumbers().program(closed.jaxpr), closed.consts)
 
 
-def sized_aval(aval: Any, symbols: dict[int, sizes.Size]) -> Any:
+def sized_aval(aval: Any, symbols: Mapping[Any, sizes.Size]) -> Any:
     """A type with symbols for its extents of 2 and more."""
     return aval.update(shape=tuple([symbols[n] if n > 1 else n for n in aval.shape])) if aval.shape else aval

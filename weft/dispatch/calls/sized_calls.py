@@ -126,34 +126,55 @@ def traced(call: Call) -> Trace:
     if found is not None or call.sized is None:
         return state.trace_of(prepared)
     guards = sizes.Guards(call.sized.sizes, len(call.sized.sizes))
+    made, failed = None, None
     try:
-        given = with_symbols(prepared, dict(zip(call.sized.sizes, guards.free, strict=True)))
-        made = state.trace_anew(given, key, plain=prepared)
-        closed = sized_programs.with_numbers(made.closed)
-    except Exception as error:
-        guards.close()
-        found = state.trace_of(prepared)  # raises what the user has to see
-        if config.read("check"):
-            raise
-        errors.warn(
-            f"[jit] {found.name} is traced anew for each size (a bug in weft, please report it): {error!r}", UserWarning
-        )
-        return found
-    except BaseException:
-        guards.close()
-        raise
-    found = trace_cache.Trace(closed, made.out_tree, list(map(sizes.plain_aval, made.out_avals)), made.name)
-    if trace_cache.holds_tracers(closed):
-        guards.close()
-    else:
-        call.symbols = sized_programs.Sized(made.closed, guards)
+        made = _traced_with(guards, state, prepared, key)
+    except Exception as error:  # the function, or what it calls, takes no symbols
+        failed = error
+    finally:
+        if made is None:
+            guards.close()
+    if made is not None:
+        found, call.symbols = made
         record.store(key, found)
+        return found
+    found = state.trace_of(prepared)  # raises what the user has to see
+    if failed is not None:
+        if config.read("check"):
+            raise failed
+        errors.warn(
+            f"[jit] {found.name} is traced anew for each size (a bug in weft, please report it): {failed!r}",
+            UserWarning,
+        )
     return found
 
 
-def with_symbols(prepared: Prepared, symbols: dict[int, sizes.Size]) -> Prepared:
-    """A call with symbols for its sizes."""
+def _traced_with(
+    guards: sizes.Guards, state: JitState, prepared: Prepared, key: Any
+) -> tuple[Trace, sized_programs.Sized] | None:
+    """The trace of a call, and its program with symbols; None where sizes would be seen in what is not compiled."""
+    given = with_symbols(prepared, dict(zip(guards.numbers, guards.free, strict=True)))
+    made = state.trace_anew(given, key, plain=prepared)
+    if not _is_of_containers(made.out_tree) or trace_cache.holds_tracers(made.closed):
+        return None
+    try:
+        closed = sized_programs.with_numbers(made.closed)
+    except sized_programs.HiddenError:
+        return None
+    out_avals = list(map(sizes.plain_aval, made.out_avals))
+    return trace_cache.Trace(closed, made.out_tree, out_avals, made.name), sized_programs.Sized(made.closed, guards)
 
+
+def _is_of_containers(tree: Any) -> bool:
+    """Whether a structure has no node of a class of its own, which may hold sizes, such as a sparse matrix."""
+    node = tree.node_data()
+    if node is None:
+        return True
+    return issubclass(node[0], tuple | list | dict | type(None)) and all(map(_is_of_containers, tree.children()))
+
+
+def with_symbols(prepared: Prepared, symbols: Mapping[Any, sizes.Size]) -> Prepared:
+    """A call with symbols for its sizes."""
     statics = tuple([(place, _replaced(value, symbols)) for place, value in prepared.call.statics])
     avals = tuple([sized_programs.sized_aval(aval, symbols) for aval in prepared.avals])
     return prepared._replace(call=prepared.call._replace(statics=statics), avals=avals)
