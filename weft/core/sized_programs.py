@@ -184,6 +184,14 @@ def with_numbers(closed: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(_ToNumbers().program(closed.jaxpr), closed.consts)
 
 
+def may_hold_sizes(tree: Any) -> bool:
+    """Whether a structure has a node of a class of its own, such as a sparse matrix, which keeps its shape there."""
+    node = tree.node_data()
+    if node is None:
+        return False
+    return not issubclass(node[0], tuple | list | dict | type(None)) or any(map(may_hold_sizes, tree.children()))
+
+
 def sized_aval(aval: Any, symbols: Mapping[Any, sizes.Size]) -> Any:
     """A type with symbols for its extents of 2 and more."""
     return aval.update(shape=tuple([symbols[n] if n > 1 else n for n in aval.shape])) if aval.shape else aval

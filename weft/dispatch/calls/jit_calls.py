@@ -21,7 +21,7 @@ import numpy as np
 from weft import config, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import check_scopes, sizes, source_info, tracebacks
+from weft.core import check_scopes, sized_programs, sizes, source_info, tracebacks
 from weft.core import trace as tracing
 from weft.core.cache_keys import TraceKey, trace_key
 from weft.core.jaxpr import DebugInfo
@@ -210,6 +210,8 @@ class JitState:
             guards = sizes.guards_in((prepared.avals, prepared.call.statics))
             if guards is not None:
                 return self._within(guards, prepared)
+            if sized_programs.may_hold_sizes(prepared.in_tree):  # nobody else finds such a trace
+                return self.trace_anew(prepared, trace_key(self, prepared.in_tree, prepared.avals, (), 0))
         record, key, found = self.seek(prepared)
         if found is not None:
             found.found += 1

@@ -155,7 +155,7 @@ def _traced_with(
     """The trace of a call, and its program with symbols; None where sizes would be seen in what is not compiled."""
     given = with_symbols(prepared, dict(zip(guards.numbers, guards.free, strict=True)))
     made = state.trace_anew(given, key, plain=prepared)
-    if not _is_of_containers(made.out_tree) or trace_cache.holds_tracers(made.closed):
+    if sized_programs.may_hold_sizes(made.out_tree) or trace_cache.holds_tracers(made.closed):
         return None
     try:
         closed = sized_programs.with_numbers(made.closed)
@@ -163,14 +163,6 @@ def _traced_with(
         return None
     out_avals = list(map(sizes.plain_aval, made.out_avals))
     return trace_cache.Trace(closed, made.out_tree, out_avals, made.name), sized_programs.Sized(made.closed, guards)
-
-
-def _is_of_containers(tree: Any) -> bool:
-    """Whether a structure has no node of a class of its own, which may hold sizes, such as a sparse matrix."""
-    node = tree.node_data()
-    if node is None:
-        return True
-    return issubclass(node[0], tuple | list | dict | type(None)) and all(map(_is_of_containers, tree.children()))
 
 
 def with_symbols(prepared: Prepared, symbols: Mapping[Any, sizes.Size]) -> Prepared:
