@@ -119,14 +119,14 @@ def test_equal_numbers_are_compared_in_sets_and_dictionaries():
 
 
 def test_nothing_is_noted_after_the_end():
-    before = sizes.opened.count
+    before = len(sizes.opened.all)
     guards, (n, m) = opened(8, 9)
     product = n * m
     guards.close()
     assert product == 72 and type(product + 1) is int and range(n) == range(8) and len(guards) == 0
-    assert sizes.opened.count == before
+    assert len(sizes.opened.all) == before
     guards.close()
-    assert sizes.opened.count == before
+    assert len(sizes.opened.all) == before
 
 
 def test_types_with_sizes():

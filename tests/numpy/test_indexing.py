@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 
 import weft
 import weft.numpy as wnp
+from weft.numpy import basic_indexing
 
 _RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@given(*[st.one_of(st.none(), st.integers(-9, 9))] * 2, st.integers(-4, 4).filter(bool), st.integers(0, 6))
+@_RELAXED
+def test_slices_are_resolved_as_by_python(start: int | None, stop: int | None, step: int, extent: int) -> None:
+    found = basic_indexing.cut_of(slice(start, stop, step), extent, 0)
+    assert found == slice(start, stop, step).indices(extent) and found.size == len(range(extent)[start:stop:step])
 
 
 @st.composite

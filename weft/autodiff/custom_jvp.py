@@ -22,7 +22,7 @@ from weft.autodiff import symbolic_zeros
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.linearize import TangentTrace
 from weft.autodiff.transpose import backward_pass
-from weft.core import kinds, printer, sized_programs, sizes, source_info
+from weft.core import kinds, printer, sizes, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval, long_text
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
@@ -301,8 +301,7 @@ class custom_jvp(Decorator, Generic[P, R]):
         weft's own functions capture nothing: their programs are copies of an earlier trace for the same types.
         """
         key = (avals, in_tree, runtime.get_config_token())
-        sized = sizes.opened.count and (sizes.is_sized(avals) or sized_programs.may_hold_sizes(in_tree))
-        programs = None if sized else self._programs
+        programs = self._programs if sizes.keeper(key) is None else None
         known = programs.get(key) if programs is not None else None
         if known is not None:
             return ClosedJaxpr(_with_new_variables(known[0])), (), known[1]

@@ -25,7 +25,7 @@ from weft.core.axis_names import Axis
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.primitive import MISSING, missing_rule
-from weft.core.sizes import is_sized
+from weft.core.sizes import keeper
 from weft.core.trace import Trace, set_current
 from weft.core.tracer import Tracer
 from weft.operations import shape
@@ -228,9 +228,9 @@ def batch_jaxpr(
     Results marked in ``wanted`` are mapped even if they depend on no mapped value; with ``wanted`` given, every mapped
     dimension is moved to 0.
     """
-    if is_sized(axis.size):  # another compilation must not find it
-        return _batch_jaxpr(closed, axis, dims, wanted)
     key: Any = ("batch", axis, dims, wanted, tuple([id(const) for const in closed.consts]))
+    if keeper(key) is not None:
+        return _batch_jaxpr(closed, axis, dims, wanted)
     return closed.jaxpr.memoize(key, lambda jaxpr: (*_batch_jaxpr(closed, axis, dims, wanted), closed.consts))[:2]
 
 

@@ -18,7 +18,7 @@ from weft.batching.batch_trace import map_flat
 from weft.core import avals, tracebacks
 from weft.core.axis_names import Axis
 from weft.core.ref_types import is_ref
-from weft.core.sizes import Size
+from weft.core.sizes import Size, whole
 from weft.dispatch.calls import flat_functions, signature
 from weft.dispatch.calls import jit as jit_module
 from weft.operations import convert, reductions
@@ -172,7 +172,7 @@ def mapped_size(
     if axis_size is not None:
         if isinstance(axis_size, bool) or not isinstance(axis_size, (int, np.integer, Size)) or axis_size < 0:
             raise TypeError(f"{word} axis_size must be a nonnegative int, got {axis_size!r}")
-        sizes.setdefault(int(axis_size), [])
+        sizes.setdefault(whole(axis_size), [])
     if not sizes:
         if not leaves:
             raise ValueError(

@@ -145,7 +145,7 @@ def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any], pla
 
 def _resized(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any], place: int, backend: Backend) -> Any:
     """The program of an operation, from that of operands of other sizes if there is one."""
-    found = sizes.size_class(avals)
+    found = sized_programs.size_class(avals)
     if found is None:
         return _compile(primitive, avals, params, place, backend)
     key = ((primitive, found[0], *params.items()), ("sizes", *backend.key), config.x64_enabled())
@@ -166,8 +166,7 @@ def _resized(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any], pla
         if family is None:  # the compiler of another device
             return program
         PROGRAMS.add(key, family)
-    if program.sized is not None and program.sized.guards is guards:  # else it is an equal one, compiled before
-        family.learn(program)
+    family.learn(program, guards)
     return program
 
 

@@ -55,7 +55,7 @@ def expansion(
 ) -> ClosedJaxpr:
     """The traced form of a function that ``who`` expands into: an entry of the trace level of the cache."""
     key = trace_key(who, None, avals, tuple((params or {}).items()), config.token())
-    guards = sizes.guards_in(key) if sizes.opened.count else None
+    guards = sizes.keeper(key)
     if guards is not None:  # types and numbers of one compilation
         return guards.once(key, functools.partial(traced, function, avals))
     try:

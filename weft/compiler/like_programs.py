@@ -49,7 +49,7 @@ def key_of(closed: ClosedJaxpr, name: str, shared: Any, within: Context) -> Like
     """The key of a program; None if it is like no other. ``shared``: which operands it may write to or return."""
     if closed.consts or len(closed.jaxpr.eqns) > _MOST_EQUATIONS:
         return None
-    found = sizes.size_class(tuple(closed.in_avals), True)
+    found = sized_programs.size_class(tuple(closed.in_avals), True)
     if found is None:
         return None
     writer = _Writer({size: place for place, size in enumerate(found[1])})

@@ -19,6 +19,7 @@ from weft import runtime
 from weft._base import lazy
 from weft.compiler import context, link, steps, templates
 from weft.core import sizes
+from weft.core.sized_programs import HiddenError
 from weft.core.store import PROGRAMS, Entry
 from weft.errors import InternalError
 
@@ -56,14 +57,14 @@ class Member:
         try:
             plan, out_avals = self.at(values)
             return self._launched(plan), out_avals
-        except templates.Hidden:
+        except HiddenError:
             self.serves = False
         except steps.UnfitCellsError:
             pass
         return None
 
     def own(self, value: Any) -> Any:
-        """A form of the program at the sizes of its compilation. Raises ``templates.Hidden``."""
+        """A form of the program at the sizes of its compilation. Raises ``HiddenError``."""
         return templates.at(value, templates.template(value, self.guards), templates.At(self.guards.present))
 
     def at(self, values: sizes.Values) -> tuple[steps.Plan, tuple[Any, ...]]:
@@ -143,10 +144,15 @@ class Family(Entry):
                 return *made, member
         return None
 
-    def learn(self, program: Any) -> bool:
-        """Take in a program that was compiled with symbols. Whether it was."""
+    def learn(self, program: Any, guards: sizes.Guards | None = None) -> bool:
+        """Take in a program that was compiled with symbols, and whether it was.
+
+        ``guards``: where others than these are its own, it is an equal program that was compiled before.
+        """
         made: Member | None = program.sized
-        if made is None or len(self.members) >= MOST_MEMBERS or (context.verifies() and self._is_known(program)):
+        if made is None or len(self.members) >= MOST_MEMBERS or (guards is not None and made.guards is not guards):
+            return False
+        if context.verifies() and self._is_known(program):
             return False
         self.members.append(made)
         return True

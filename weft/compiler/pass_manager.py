@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft._base.target import Target
-from weft.compiler import context, passes, progress, templates, verify
-from weft.core import sizes
+from weft.compiler import context, passes, progress, verify
+from weft.core import sized_programs, sizes
 from weft.core.jaxpr import ClosedJaxpr
 from weft.errors import InternalError
 
@@ -104,8 +104,7 @@ class Stages:
         if self.sizes is None:
             return closed
         if self._latest is None or self._latest[0] is not closed:
-            made = templates.template(closed, self.sizes)
-            self._latest = closed, templates.at(closed, made, templates.At(self.sizes.present))
+            self._latest = closed, sized_programs.with_numbers(closed)
         return self._latest[1]
 
     def passes(self, closed: ClosedJaxpr) -> ClosedJaxpr:

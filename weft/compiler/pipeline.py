@@ -40,7 +40,6 @@ from weft.compiler import (
     progress,
     steps,
     stored,
-    templates,
     viewed_operands,
 )
 from weft.compiler.buffer_assignment import Assignment
@@ -52,7 +51,7 @@ from weft.core.budget import BUDGET
 from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
-from weft.core.sized_programs import Sized
+from weft.core.sized_programs import HiddenError, Sized
 from weft.core.store import KERNELS, PROGRAMS
 from weft.dispatch import devices
 from weft.dispatch.programs.executables import Runnable
@@ -349,7 +348,7 @@ def _in_context(
             return _compiled(program, sized.closed, donated, copied, sized.guards)
         except steps.UnfitCellsError:
             raise
-        except templates.Hidden:
+        except HiddenError:  # what has captured sizes cannot be made again: this program serves its own alone
             pass
         except Exception as error:  # of a stage that takes no symbols: this program serves its own sizes alone
             if within.check:
@@ -415,7 +414,7 @@ def _compiled(
 
 
 def _for_sizes(program: Program, planned: steps.Plan, known: sizes.Guards, out_avals: tuple[Any, ...]) -> steps.Plan:
-    """The plan with numbers for sizes; the program keeps the other one. Raises ``templates.Hidden``."""
+    """The plan with numbers for sizes; the program keeps the other one. Raises ``HiddenError``."""
     made = other_sizes.Member(program.name, program.stages.context, planned, known, out_avals)
     simplified, kernels, lowered = program.forms
     planned, lowered = made.own((planned, lowered))

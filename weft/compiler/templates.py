@@ -9,6 +9,7 @@ and stays as it is.
 from __future__ import annotations
 
 import enum
+import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,9 +19,10 @@ import numpy as np
 from weft import runtime
 from weft._base.record import Record
 from weft.compiler import cache
-from weft.core import sizes
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from weft.core import sized_programs, sizes
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.primitive import Primitive
+from weft.core.sized_programs import HiddenError
 from weft.loops import ir, routine
 from weft.loops.nests import Binding, Lowered
 
@@ -39,17 +41,14 @@ class At:
     def __init__(self, values: sizes.Values | Sequence[Any]) -> None:
         self.values = values
         self.made: dict[Any, Any] = {}
+        self.numbers: sized_programs.ToNumbers | None = None
 
 
 Template = Callable[[At], Any]
 
 
-class Hidden(Exception):
-    """A value may contain sizes that cannot be seen, so the plan serves only the sizes it was compiled for."""
-
-
 def template(value: Any, guards: sizes.Guards, whole: bool = True) -> Template | None:
-    """A function that gives a value at other sizes; None if it is the same at all of them. Raises ``Hidden``.
+    """A function that gives a value at other sizes; None if it is the same at all of them. Raises ``HiddenError``.
 
     ``whole``: the strides of kernels too, which instructions for a CPU do not have.
     """
@@ -66,7 +65,7 @@ class _Maker:
 
     def __init__(self, guards: sizes.Guards, whole: bool) -> None:
         self.guards, self.whole = guards, whole
-        self.functions: set[int] = set()  # those that were looked at
+        self.present = sized_programs.ToNumbers(sizes.present)
         self.calls: dict[int, Template | None] = {}  # of kernels, which stand in a plan and beside it
 
     def of(self, value: Any) -> Template | None:
@@ -84,20 +83,10 @@ class _Maker:
         if isinstance(value, Record):
             return self.fields(value)
         if kind is types.FunctionType:
-            return self.captured(value)
+            return self.present.check_captured(value)
         if kind.__module__.partition(".")[0] != "weft" or kind.__module__.startswith("weft.runtime"):
             return None  # it was there before, since no compilation makes one
-        raise Hidden(kind.__qualname__)
-
-    def captured(self, function: types.FunctionType) -> None:
-        """A function is what it captures: it cannot be made again with other sizes. Raises ``Hidden``."""
-        if function.__module__.partition(".")[0] != "weft" or id(function) in self.functions:
-            return
-        self.functions.add(id(function))
-        cells = [cell.cell_contents for cell in function.__closure__ or ()]
-        for value in (*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            if self.of(value) is not None:
-                raise Hidden(function.__qualname__)
+        raise HiddenError(kind.__qualname__)
 
     def items(self, value: tuple[Any, ...], kind: type) -> Template | None:
         if _NUMBERS.issuperset(map(type, value)):
@@ -171,52 +160,22 @@ class _Maker:
 
         return at_values
 
-    def variable(self, variable: Var) -> Template | None:
-        aval = self.of(variable.aval)
-        if aval is None:
+    def program(self, program: Jaxpr | ClosedJaxpr) -> Template | None:
+        if self.present.value(program) is program:
             return None
-        kind = type(variable)
 
-        def made(values: At) -> Var:
-            found = values.made.get(variable)
-            if found is None:
-                found = values.made[variable] = kind(aval(values))
-            return found
+        def made(values: At) -> Jaxpr | ClosedJaxpr:
+            if values.numbers is None:
+                values.numbers = sized_programs.ToNumbers(functools.partial(self.number, values))
+            return values.numbers.value(program)
 
         return made
 
-    def literal(self, literal: Literal) -> Template | None:
-        value = self.of(literal.val)
-        return None if value is None else lambda values: Literal(value(values), literal.aval)
-
-    def equation(self, equation: JaxprEqn) -> Template | None:
-        parts = [(name, self.of(getattr(equation, name))) for name in ("invars", "outvars", "params")]
-        changed = [(name, part) for name, part in parts if part is not None]
-        if not changed:
-            return None
-        return lambda values: equation.replace(**{name: part(values) for name, part in changed})
-
-    def jaxpr(self, jaxpr: Jaxpr) -> Template | None:
-        names = ("constvars", "invars", "outvars", "eqns")
-        parts = [self.of(list(getattr(jaxpr, name))) for name in names]
-        if not any(parts):
-            return None
-
-        def made(values: At) -> Jaxpr:
-            constvars, invars, outvars, eqns = [
-                at(list(getattr(jaxpr, name)), part, values) for name, part in zip(names, parts, strict=True)
-            ]
-            return Jaxpr(constvars, invars, outvars, eqns, jaxpr.effects)
-
-        return made
-
-    def closed(self, closed: ClosedJaxpr) -> Template | None:
-        made = self.of(closed.jaxpr)
-        return None if made is None else lambda values: ClosedJaxpr(made(values), closed.consts)
+    def number(self, values: At, size: sizes.Size) -> Any:
+        return values.values[size.place] if size.guards is self.guards else size.value
 
 
 _MAKERS: dict[Any, Callable[[_Maker, Any], Template | None]] = {
     list: _Maker.in_list, dict: _Maker.in_dict, sizes.SizedAval: _Maker.aval, Lowered: _Maker.lowered,
-    Binding: _Maker.binding, Var: _Maker.variable, Literal: _Maker.literal, JaxprEqn: _Maker.equation,
-    Jaxpr: _Maker.jaxpr, ClosedJaxpr: _Maker.closed,
+    Binding: _Maker.binding, Jaxpr: _Maker.program, ClosedJaxpr: _Maker.program,
 }  # fmt: skip

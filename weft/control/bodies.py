@@ -17,7 +17,7 @@ from typing import Any
 from weft import runtime
 from weft._base.record import Record
 from weft.core import avals as avals_module
-from weft.core import ref_types, sized_programs, sizes
+from weft.core import ref_types, sizes
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
@@ -57,11 +57,8 @@ def trace_body(
     With ``adapt``, ``adapt(function)`` is traced instead; the trace is still cached for the user's function.
     """
     key = (in_tree, tuple(in_avals), purpose, adapt, runtime.get_config_token())
-    guards = sizes.guards_in(key[1]) if sizes.opened.count else None
-    if sizes.opened.count and guards is None and sized_programs.may_hold_sizes(in_tree):
+    if sizes.keeper(key) is not None:
         return _trace(function, in_tree, in_avals, purpose, adapt)
-    if guards is not None:
-        return guards.once((function, key), lambda: _trace(function, in_tree, in_avals, purpose, adapt))
     known = _bodies.get(function)
     if known is None:
         known = {}

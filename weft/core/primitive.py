@@ -243,7 +243,7 @@ class Primitive:
         if memo is None or (trace_module.explicit_types and config.mesh_state().relaxed and any(map(_lies, in_avals))):
             return self._type(in_avals, params)
         key = (in_avals, config.x64_enabled(), *params.items()) if params else (in_avals, config.x64_enabled())
-        if sizes.opened.count and sizes.is_sized(key):  # types of one compilation
+        if sizes.opened.all and sizes.keeper(key) is not None:  # types of one compilation
             return self._type(in_avals, params)
         try:
             found = memo.get(key)

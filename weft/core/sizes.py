@@ -20,13 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, runtime
+from weft import runtime
 from weft._base.record import NamedTuple, Record
 from weft.core import avals
 from weft.core.size_expressions import POLYNOMIALS, REFLECTED, WORDS, Number, Terms, Values, round_down, round_up
 from weft.runtime import ShapedArray
-
-_MOST_ELEMENTS = 1 << 46  # elements of all operands broadcast to one shape
 
 
 class Guard(NamedTuple):
@@ -39,9 +37,10 @@ class Guard(NamedTuple):
 
 
 class _Opened(threading.local):
-    """How many compilations with symbols are under way on a thread: most often none, and nothing is asked then."""
+    """The compilations with symbols that are under way on a thread: most often none, and nothing is asked then."""
 
-    count = 0
+    def __init__(self) -> None:
+        self.all: list[Guards] = []
 
 
 opened = _Opened()
@@ -55,7 +54,7 @@ class Guards:
 
     def __init__(self, numbers: Sequence[Number], n_extents: int) -> None:
         self.is_open = True
-        opened.count += 1
+        opened.all.append(self)
         self.numbers = list(numbers)
         self._made: list[Any] = []  # how each value is computed: (operation, left, right), terms, or None for a size
         self._places: dict[Any, Any] = {}  # constants and polynomials met before -> their places, their Sizes
@@ -79,7 +78,7 @@ class Guards:
         """No more is noted: from now on a Size is a number like any other."""
         if self.is_open:
             self.is_open = False
-            opened.count -= 1
+            opened.all.remove(self)
         self.avals, self.memo, self._places, self.results, self.asked, self.free = {}, {}, {}, {}, set(), []
 
     def __len__(self) -> int:
@@ -526,24 +525,31 @@ runtime.install_sizes(Size, _make)
 avals.pytype_avals[Size] = _scalar_aval
 
 
-def guards_of(types: Iterable[Any]) -> Guards | None:
-    """The guards of the compilation that types belong to; None if all have plain extents."""
-    for aval in types:
-        if type(aval) is SizedAval:
-            return next((n.guards for n in aval.shape if type(n) is Size and n.guards.is_open), None)
-    return None
+def keeper(key: Any) -> Guards | None:
+    """The compilation under way that keeps what is computed for a key, if the key may have sizes in it.
+
+    No cache of the process keeps that: another compilation would find it, whose sizes have the same numbers.
+    """
+    return opened.all[-1] if opened.all and _may_hold_sizes(key) else None
 
 
-def guards_in(value: Any) -> Guards | None:
-    """The open guards of a size or a type in a tree of tuples; None without one."""
+def _may_hold_sizes(value: Any) -> bool:
     kind = type(value)
-    if kind is Size:
-        return value.guards if value.guards.is_open else None
-    if kind is SizedAval:
-        return guards_of((value,))
+    if kind is Size or kind is SizedAval:
+        return True
     if isinstance(value, tuple):
-        return next((found for item in value if (found := guards_in(item)) is not None), None)
-    return None
+        return any(map(_may_hold_sizes, value))
+    if isinstance(value, Record):
+        return any(_may_hold_sizes(getattr(value, name)) for name in kind._fields)
+    return kind is runtime.PyTreeDef and has_own_nodes(value)
+
+
+def has_own_nodes(tree: Any) -> bool:
+    """Whether a structure has a node of a class of its own, such as a sparse matrix, which keeps its shape there."""
+    node = tree.node_data()
+    if node is None:
+        return False
+    return not issubclass(node[0], tuple | list | dict | type(None)) or any(map(has_own_nodes, tree.children()))
 
 
 def key_of(value: Any) -> Any:
@@ -551,29 +557,6 @@ def key_of(value: Any) -> Any:
     if type(value) is Size:
         return (Size, value.place)
     return tuple(map(key_of, value)) if isinstance(value, tuple) else (type(value), value)
-
-
-def size_class(avals: Iterable[Any], traced: bool = False) -> tuple[Any, tuple[int, ...]] | None:
-    """The types of operands without their extents, and the distinct extents of 2 and more in order.
-
-    In a class the same extents are 1, and the same ones are equal to each other. None for operands in no class: empty
-    ones, others than plain arrays, and, unless their program is known (``traced``), those that may broadcast to more
-    elements than memory has.
-    """
-    numbers: dict[int, int] = {}
-    pattern, elements = [], 1
-    for aval in avals:
-        if type(aval) is not ShapedArray or aval.explicit_sharding or aval.memory_space or aval.varying:
-            return None
-        shape = aval.shape
-        if shape and dtypes.is_extended(aval.dtype):
-            return None
-        pattern.append(
-            (aval.dtype, aval.weak_type, *[numbers.setdefault(n, len(numbers)) if n > 1 else -n for n in shape])
-        )
-        for n in shape:
-            elements *= n
-    return None if not elements or (elements > _MOST_ELEMENTS and not traced) else (tuple(pattern), tuple(numbers))
 
 
 def is_sized(value: Any) -> bool:

@@ -232,7 +232,7 @@ class Reduce(Record):
 def params_of(equation: JaxprEqn) -> tuple[tuple[str, Any], ...]:
     """The parameters on which machine code depends, in the form in which statements hold them."""
     found = tuple([(name, _NEUTRAL.get(name, value)) for name, value in equation.params.items()])
-    return sizes.fixed(found) if sizes.opened.count else found
+    return sizes.fixed(found) if sizes.opened.all else found
 
 
 def applied(equation: JaxprEqn, out: int, args: Sequence[int]) -> Apply:

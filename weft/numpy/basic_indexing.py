@@ -12,6 +12,7 @@ becomes a slice. Outside a trace, integers and the starts of contiguous slices a
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ class Cut(NamedTuple):
 
     @property
     def size(self) -> int:
-        return _size_count(*self) if sizes.is_sized(tuple(self)) else len(range(*self))
+        distance, pace = (self.stop - self.start, self.step) if self.step > 0 else (self.start - self.stop, -self.step)
+        return (distance + pace - 1) // pace if distance > 0 else 0
 
 
 class IndexPlan(NamedTuple):
@@ -62,14 +64,12 @@ def cut_of(item: slice, extent: int, axis: int) -> Cut:
         if entry is not None and isinstance(entry, core.Tracer):
             raise IndexError(f"Slice entries must be static integers. Got {item} at position {axis}")
         entries.append(None if entry is None else sizes.whole(entry))
-    if sizes.is_sized((extent, *entries)):
-        return Cut(*_size_indices(entries[0], entries[1], entries[2], extent))
-    return Cut(*slice(*entries).indices(extent))
+    return _resolved(entries[0], entries[1], entries[2], extent)
 
 
-def _size_indices(start: Any, stop: Any, step: int | None, extent: Any) -> tuple[Any, Any, int]:
-    """``slice(start, stop, step).indices(extent)`` for an extent that is a Size."""
-    step = 1 if step is None else step
+def _resolved(start: Any, stop: Any, step: Any, extent: Any) -> Cut:
+    """``slice(start, stop, step).indices(extent)``; entries and extent may be sizes."""
+    step = 1 if step is None else operator.index(step)
     if step == 0:
         raise ValueError("slice step cannot be zero")
     least, most = (0, extent) if step > 0 else (-1, extent - 1)
@@ -81,13 +81,7 @@ def _size_indices(start: Any, stop: Any, step: int | None, extent: Any) -> tuple
         return most if entry > most else entry
 
     first, last = (least, most) if step > 0 else (most, least)
-    return first if start is None else within(start), last if stop is None else within(stop), step
-
-
-def _size_count(start: Any, stop: Any, step: int) -> Any:
-    """``len(range(start, stop, step))`` of sizes."""
-    distance, pace = (stop - start, step) if step > 0 else (start - stop, -step)
-    return (distance + pace - 1) // pace if distance > 0 else 0
+    return Cut(first if start is None else within(start), last if stop is None else within(stop), step)
 
 
 def plan_of(

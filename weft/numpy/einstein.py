@@ -21,7 +21,7 @@ from weft import operations as lax
 from weft._base import lazy
 from weft._base.array import Array
 from weft._base.record import Record
-from weft.core import sizes
+from weft.core import sized_programs, sizes
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
@@ -119,7 +119,7 @@ def _key(subscripts: Any, operands: tuple[Any, ...], optimize: Any) -> Any:
         return None
     if any(type(x) is not runtime.Array for x in operands):
         return None
-    found = sizes.size_class([x.aval for x in operands])
+    found = sized_programs.size_class([x.aval for x in operands])
     return None if found is None else (subscripts, optimize, found[0] if len(operands) <= 2 else found)
 
 

@@ -156,7 +156,7 @@ def _traced(x: Any, idx: Any) -> Any:
     """``x[idx]`` in a trace; the plans of static indices are remembered."""
     shape = promotion.shape_of(x)
     key = (shape, *[_written(item) for item in (idx if type(idx) is tuple else (idx,))])
-    remembered = False not in key and not sizes.is_sized(key)
+    remembered = False not in key and sizes.keeper(key) is None
     known = _static_plans.get(key) if remembered else None
     if known is not None:
         return basic_indexing.apply(x, plan=known)

@@ -21,7 +21,7 @@ import numpy as np
 from weft import config, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import check_scopes, sized_programs, sizes, source_info, tracebacks
+from weft.core import check_scopes, sizes, source_info, tracebacks
 from weft.core import trace as tracing
 from weft.core.cache_keys import TraceKey, trace_key
 from weft.core.jaxpr import DebugInfo
@@ -137,7 +137,7 @@ class JitState:
         try:
             if current is not tracing.EVAL:
                 return replay.answer(self, current, args, kwargs), None
-            if sizes.opened.count:  # what is computed while a program with symbols is traced has numbers
+            if sizes.opened.all:  # what is computed while a program with symbols is traced has numbers
                 args, kwargs = sizes.fixed(args), {name: sizes.fixed(value) for name, value in kwargs.items()}
             return policies.answer(self, args, kwargs, caller, runtime.get_config_token())
         except errors.ArrayHolderError as error:
@@ -206,12 +206,9 @@ class JitState:
 
     def trace_of(self, prepared: Prepared) -> Trace:
         """``trace`` under the options of this thread."""
-        if sizes.opened.count:
-            guards = sizes.guards_in((prepared.avals, prepared.call.statics))
-            if guards is not None:
-                return self._within(guards, prepared)
-            if sized_programs.may_hold_sizes(prepared.in_tree):  # nobody else finds such a trace
-                return self.trace_anew(prepared, trace_key(self, prepared.in_tree, prepared.avals, (), 0))
+        guards = sizes.keeper((prepared.in_tree, prepared.avals, prepared.call.statics)) if sizes.opened.all else None
+        if guards is not None:
+            return self._within(guards, prepared)
         record, key, found = self.seek(prepared)
         if found is not None:
             found.found += 1
@@ -227,10 +224,15 @@ class JitState:
         return found
 
     def _within(self, guards: sizes.Guards, prepared: Prepared) -> Trace:
-        """The trace for types of one compilation, which keeps it."""
+        """The trace for the types of one compilation, which keeps it."""
         statics, token = signature.static_key(prepared.call.statics), runtime.get_config_token()
-        key = trace_key(self.record(), prepared.in_tree, prepared.avals, statics, token)
-        return guards.once(key, lambda: self.trace_anew(prepared, sizes.key_of(key)))
+        key = sizes.key_of(trace_key(self.record(), prepared.in_tree, prepared.avals, statics, token))
+        found = guards.memo.get(key)
+        if found is None:
+            found = self.trace_anew(prepared, key)
+            if not trace_cache.holds_tracers(found.closed):
+                guards.memo[key] = found
+        return found
 
     def trace_anew(self, prepared: Prepared, key: TraceKey, causes: Any = None, plain: Prepared | None = None) -> Trace:
         """Run the function for a call, on traced values. ``plain``: the call with numbers in place of its symbols."""

@@ -2,8 +2,8 @@
 
 A function of weft's own is traced with symbols for the extents of its operands, and for whole numbers of 16 and more
 among its static arguments (``core.sizes``). What it asks of them are guards of its program, as what the compiler asks.
-Calls are divided into classes by all else that can be seen of their arguments (``sizes.size_class``). The first call
-of a class is traced and compiled; the compiler's ``Family`` makes the programs for other sizes from this one.
+Calls are divided into classes by all else that can be seen of their arguments (``sized_programs.size_class``). The
+first call of a class is traced and compiled; the compiler's ``Family`` makes the programs for other sizes from it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def classified(state: JitState, prepared: Prepared, token: int) -> Classified | 
         else:
             marks.append((place, type(value), value))
     avals = prepared.avals
-    found = sizes.size_class((*avals, *shapes) if shapes else avals)
+    found = sized_programs.size_class((*avals, *shapes) if shapes else avals)
     place = devices.place_of_call(prepared.leaves)
     if found is None or not found[1] or not devices.compiles_own(place):
         return None
@@ -155,7 +155,7 @@ def _traced_with(
     """The trace of a call, and its program with symbols; None where sizes would be seen in what is not compiled."""
     given = with_symbols(prepared, dict(zip(guards.numbers, guards.free, strict=True)))
     made = state.trace_anew(given, key, plain=prepared)
-    if sized_programs.may_hold_sizes(made.out_tree) or trace_cache.holds_tracers(made.closed):
+    if sizes.has_own_nodes(made.out_tree) or trace_cache.holds_tracers(made.closed):
         return None
     try:
         closed = sized_programs.with_numbers(made.closed)
@@ -174,9 +174,8 @@ def with_symbols(prepared: Prepared, symbols: Mapping[Any, sizes.Size]) -> Prepa
 
 def learn(call: Call, compiled: executables.Compiled) -> None:
     """Keep what the program of a call says of others of its class."""
-    made, symbols = compiled.program.sized, call.symbols
-    if made is None or symbols is None or made.guards is not symbols.guards or call.sized is None:
-        return  # the program is that of an equal one, compiled before
+    if compiled.program.sized is None or call.symbols is None or call.sized is None:
+        return
     key, trace = call.sized.key, call.trace
     try:
         known = TRACES.entries.get(key)
@@ -186,4 +185,4 @@ def learn(call: Call, compiled: executables.Compiled) -> None:
         known = SizedCall(compiled, trace)
         call.state.record().store(key, known)
     if known.kept == compiled.kept and known.out_tree == trace.out_tree:
-        known.family.learn(compiled.program)
+        known.family.learn(compiled.program, call.symbols.guards)

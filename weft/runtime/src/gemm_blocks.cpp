@@ -13,15 +13,14 @@ namespace weft {
 namespace {
 
 constexpr int64_t kReadOnceTerms = 32;  // terms: if one sliver of rows reads so few, b is read where it lies
-constexpr int kRowsAlike = 8;  // whose lines are in one set of the first cache, which has at least as many ways
+constexpr int kRowsAlike = 8;  // rows whose lines are in one set of the first cache, which has at least as many ways
 constexpr int64_t kLeastRun = 8;    // terms of a run that is read where it lies
-constexpr int64_t kFewRows = 8;     // rows of a tile, if they are in one set of the first cache
 constexpr int64_t kManyRows = 512;  // rows that make packing the columns worth it
 constexpr int64_t kMostRows = 32, kTileRoom = 4096;  // rows of a tile, and bytes of its results
 constexpr int64_t kDeepBlocks = 4;     // blocks of k
 constexpr int64_t kPitchBytes = 2048;  // bytes between rows that the processor fetches ahead by itself
 constexpr int64_t kElementsOfTask = 16 << 10;  // elements that a task adds
-constexpr int64_t kAddedTogether = 64;
+constexpr int64_t kAddedTogether = 64;  // elements of blocks' sums that are added at a time, in registers
 constexpr int64_t kMirrored = 32;  // rows and columns that are copied at a time
 
 // A thread's use of the matrix unit.
@@ -108,7 +107,7 @@ bool GemmStep::reads_runs() const {
   const int64_t rows = a_rows.run(0, m), terms = a_sum.run(0, k), item = kernels->source_bytes;
   if (3 * rows < 2 * kernels->height || terms < std::min(k, kLeastRun)) return false;
   const int64_t apart = (a_k == 1 ? a_row : a_k) * item;  // lines of one set of the first cache evict each other
-  if (apart % 2048 == 0 && (a_k != 1 || kernels->height > kFewRows)) return false;
+  if (apart % 2048 == 0 && (a_k != 1 || kernels->height > kRowsAlike)) return false;
   return !plain || (a_k == 1 && m >= kManyRows && (!in_place || n * k * item > kNearBytes));
 }
 

@@ -12,7 +12,8 @@ constexpr int64_t kCopiedBytes = 16 << 10;  // bytes of an operand of a small pr
 constexpr int64_t kSmallTiles = 512;        // tiles of a product that are listed
 constexpr int64_t kWidenedBytes = 4 << 10;  // bytes of an operand of few terms that are widened at a time
 constexpr int64_t kPartElements = 16 << 10;  // elements of the result that an epilogue, or a look for interrupts, waits for
-constexpr int kChainsInFlight = 8, kFullTerms = 12;
+constexpr int kChainsInFlight = 8;  // rows of a tile: as many sums keep two units busy that take four cycles
+constexpr int kFullTerms = 12;      // terms: more of them are worth the beginning and the end of a tile
 
 // An operand that is copied: often it is one for all of a batch.
 struct Copied {
