@@ -1,16 +1,18 @@
-"""Writes ``__init__.pyi`` beside the packages that load their names late: what type checkers and editors read.
+"""Writes the stubs (``.pyi``) that type checkers and editors read where Python alone knows the names.
 
     python docs/stubs.py            # write them anew
     python docs/stubs.py --print    # only print them
 
-A package states its names once, in its ``lazy.Names``; the stub says the same in imports, after the imports and the
-constants of the package itself. A test in tests/typing makes the stubs again and fails where one differs.
+A package that loads its names late states them once, in its ``lazy.Names``; its stub says the same in imports, after
+the imports and the constants of the package itself. A module whose functions are made from a row of a table has a stub
+with their parameters. A test in tests/typing makes the stubs again and fails where one differs.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 import sys
 import textwrap
@@ -18,19 +20,41 @@ from pathlib import Path
 from types import ModuleType
 
 from weft._base import unbuilt
+from weft.scipy.stats import continuous, discrete
+from weft.scipy.stats.distribution import Distribution
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
     "weft", "weft.experimental.sparse", "weft.extend.core", "weft.nn", "weft.numpy", "weft.random", "weft.scipy.linalg",
+    "weft.scipy.stats",
 )  # fmt: skip
+ROWS = [row for row in (*vars(continuous).values(), *vars(discrete).values()) if isinstance(row, Distribution)]
+MADE = [f"weft.scipy.stats.{row.name}" for row in ROWS]  # modules whose functions are made from a table
 HEAD = '"""The names of {}, for type checkers: written by docs/stubs.py from its own table."""\n\n# fmt: off\n'
 
 
-def path_of(package: str) -> Path:
-    return ROOT.joinpath(*package.split("."), "__init__.pyi")
+def path_of(name: str) -> Path:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".pyi") if name in MADE else path / "__init__.pyi"
 
 
-def stub(package: str) -> str:
+def stub(name: str) -> str:
+    return stub_of_functions(name) if name in MADE else stub_of_package(name)
+
+
+def stub_of_functions(name: str) -> str:
+    """The functions of a module with their parameters, and the first sentence that each says of itself."""
+    module = importlib.import_module(name)
+    blocks = [HEAD.format(name) + "from typing import Any\n\nfrom weft import Array\n"]
+    for key, value in vars(module).items():
+        if not key.startswith("_"):
+            signature = str(inspect.signature(value)).replace("weft._base.array.Array", "Array")
+            summary = (inspect.getdoc(value) or "").partition("\n")[0]
+            blocks.append(f'def {key}{signature}:\n    """{summary}"""\n')
+    return "\n".join(blocks)
+
+
+def stub_of_package(package: str) -> str:
     module = importlib.import_module(package)
     own = "\n".join(own_lines(path_of(package).with_suffix(".py")))
     modules = [name for name in submodules(module) if not re.search(rf"\b{name}( as|:)", own)]
@@ -94,11 +118,11 @@ def submodules(module: ModuleType) -> list[str]:
 
 
 def main() -> None:
-    for package in PACKAGES:
+    for name in (*PACKAGES, *MADE):
         if "--print" in sys.argv:
-            print(stub(package))
+            print(stub(name))
         else:
-            path_of(package).write_text(stub(package), encoding="utf-8")
+            path_of(name).write_text(stub(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

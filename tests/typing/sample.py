@@ -8,7 +8,9 @@ import numpy as np
 
 import weft
 import weft.numpy as jnp
+import weft.scipy.stats.gamma as gamma
 from weft import Array, lax, nn, random
+from weft.scipy.stats import norm
 from weft.sharding import NamedSharding, PartitionSpec
 
 
@@ -132,7 +134,8 @@ def draws(seed: int) -> Array:
     key = random.key(seed)
     first, second = random.split(key)
     noise = random.normal(first, (4, 2)) + random.uniform(second, (4, 2), minval=-1.0)
-    return nn.softmax(noise) + random.bernoulli(key, 0.5, (4, 1))
+    assert_type(norm.logpdf(noise, scale=2.0), Array)
+    return nn.softmax(noise) + random.bernoulli(key, 0.5, (4, 1)) * norm.cdf(noise) * gamma.sf(1.0, 2.0, loc=0.5)
 
 
 # -- pytrees, devices, stages --------------------------------------------------------------------------------------

@@ -75,6 +75,19 @@ def test_packages_offer_their_names_to_checkers(package: str) -> None:
         assert offered[name] is getattr(module, name), name
 
 
+@pytest.mark.parametrize("module", stubs.MADE)
+def test_functions_of_tables_are_known_to_checkers(module: str) -> None:
+    """Written again, the stub is the same; it has the names, parameters and defaults of the module."""
+    text = stubs.path_of(module).read_text()
+    assert text == stubs.stub(module), "stale: run python docs/stubs.py"
+    offered: dict[str, Any] = {"__name__": module}
+    exec(text, offered)
+    functions = {name: value for name, value in vars(importlib.import_module(module)).items() if name[0] != "_"}
+    assert functions.keys() == {name for name, value in offered.items() if inspect.isfunction(value)}
+    for name, function in functions.items():
+        assert inspect.signature(function) == inspect.signature(offered[name], eval_str=True), name
+
+
 @pytest.mark.parametrize("name", ["sin", "sum", "linspace", "where", "add", "linalg.solve", "fft.fft"])
 def test_help(name: str) -> None:
     value = jnp

@@ -1,16 +1,18 @@
 """What all distributions share: promotion, ``loc`` and ``scale``, invalid parameters, the support, derived functions.
 
-A distribution's module states its formulas, on operands that are prepared here::
+A row of the tables (``continuous``, ``discrete``) states a distribution's formulas, of operands that are prepared
+here::
 
-    _EXPON = Distribution(__name__, (0.5,), support=lambda x: (x >= 0, 0))
+    EXPON = Distribution(
+        "expon",
+        (0.5,),  # an example: x, and the parameters of shape
+        support=lambda x: (x >= 0, 0),  # where x is inside, a number inside
+        logpdf=lambda x, loc=0, scale=1: -x - wnp.log(scale),  # here x is (x - loc) / scale; -inf outside the support
+        gives={"logpdf": -0.5, "pdf": 0.6065},  # the functions, and what they give at the example
+    )
 
-    @_EXPON.density(-0.5)  # (x, loc, scale)  ->  formula((x - loc) / scale, loc, scale), -inf below loc
-    def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-        return -x - wnp.log(scale)
-
-    pdf = _EXPON.exp(logpdf, 0.6065)
-
-The number is what the function gives at the distribution's example: it ends the docstring, and is tested there.
+Parameters, their names and defaults are those of the formula. Functions without a formula are derived from another
+(``DERIVED``, or what the row says). The number that a function gives ends its docstring, and is tested there.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
 
@@ -28,23 +30,25 @@ from weft._base.record import NamedTuple
 from weft.dispatch.calls import jit as jit_module
 from weft.numpy import promotion
 
-P = ParamSpec("P")
-Function = Callable[P, Array]
+Function = Callable[..., Array]
 
 inline = functools.partial(jit_module.jit, inline=True)
 
 SUMMARIES = {
-    "logpdf": "Logarithm of the density at ``x``.",
-    "pdf": "The density at ``x``.",
-    "logpmf": "Logarithm of the probability of ``k``.",
-    "pmf": "The probability of ``k``.",
-    "cdf": "The probability of at most ``x``.",
-    "logcdf": "Logarithm of the probability of at most ``x``.",
-    "sf": "The probability of more than ``x``.",
-    "logsf": "Logarithm of the probability of more than ``x``.",
-    "ppf": "The value that the probability ``q`` is not to exceed, the inverse of ``cdf``; NaN for ``q`` outside 0..1.",
-    "isf": "The value that is exceeded with probability ``q``, the inverse of ``sf``; NaN for ``q`` outside 0..1.",
+    "logpdf": "Logarithm of the density at ``{}``.",
+    "pdf": "The density at ``{}``.",
+    "logpmf": "Logarithm of the probability of ``{}``.",
+    "pmf": "The probability of ``{}``.",
+    "cdf": "The probability of at most ``{}``.",
+    "logcdf": "Logarithm of the probability of at most ``{}``.",
+    "sf": "The probability of more than ``{}``.",
+    "logsf": "Logarithm of the probability of more than ``{}``.",
+    "ppf": "The value that the probability ``{0}`` is not to exceed, the inverse of ``cdf``; "
+    "NaN for ``{0}`` outside 0..1.",
+    "isf": "The value that is exceeded with probability ``{0}``, the inverse of ``sf``; NaN for ``{0}`` outside 0..1.",
 }
+INVERSES = ("ppf", "isf")
+DENSITIES = ("logpdf", "pdf", "logpmf", "pmf")
 
 
 def promoted(name: str, *operands: Any) -> list[Any]:
@@ -63,56 +67,116 @@ def is_probability(p: Any) -> Any:
     return (p >= 0) & (p <= 1)
 
 
-class Distribution(NamedTuple):
-    """A distribution, for the functions of its module: each method decorates a formula, or derives a function."""
+def where_valid(valid: Any, x: Any) -> Any:
+    """``x``, NaN where not ``valid``: ``x`` itself for parameters that are left out."""
+    return x if isinstance(valid, (bool, np.bool_)) and valid else wnp.where(valid, x, np.nan)
 
-    module: str
-    example: tuple[float, ...]  # x or k, and the parameters of shape
-    valid: Callable[..., Any] = positive  # (*shapes) -> where they are parameters; elsewhere all functions are NaN
-    support: Callable[..., Any] | None = None  # (x or k, *shapes) -> where it is inside, a number inside
 
-    def continuous(self, gives: float) -> Callable[[Function[P]], Function[P]]:
-        """For a formula of ``(x - loc) / scale``, the shapes, loc and scale."""
-        return functools.partial(self._made, gives, self._standardized)
+def quantile(q: Any, value: Any) -> Array:
+    """``value`` where q is a probability, otherwise NaN."""
+    return wnp.where(is_probability(q), value, np.nan)
 
-    def discrete(self, gives: float) -> Callable[[Function[P]], Function[P]]:
-        """For a formula of ``k - loc``, the shapes and loc."""
-        return functools.partial(self._made, gives, self._counted)
 
-    def inverse(self, gives: float) -> Callable[[Function[P]], Function[P]]:
-        """For a formula of a probability q, the shapes, loc and scale: a function that is inverse to another."""
-        return functools.partial(self._made, gives, self._leveled)
+# -- what a row says in place of a formula
 
-    def plain(self, gives: float) -> Callable[[Function[P]], Function[P]]:
-        """For a formula of operands that are promoted, and no more."""
-        return functools.partial(self._made, gives, promoted)
 
-    def density(self, gives: float) -> Callable[[Function[P]], Function[P]]:
-        """As ``continuous``, for a formula that holds in the support; outside the density is 0."""
-        return functools.partial(self._made, gives, self._standardized, supported=True)
+class Plain(NamedTuple):
+    """A formula of operands that are promoted, and no more."""
 
-    def mass(self, gives: float) -> Callable[[Function[P]], Function[P]]:
-        """As ``discrete``, for a formula that holds in the support; outside the probability is 0."""
-        return functools.partial(self._made, gives, self._counted, supported=True)
+    formula: Function
 
-    def exp(self, log: Function[P], gives: float) -> Function[P]:
-        """pdf from ``logpdf``, cdf from ``logcdf``, and so on."""
-        return self._derived(log.__name__.removeprefix("log"), gives, log, wnp.exp)
 
-    def log(self, function: Function[P], gives: float) -> Function[P]:
-        """logcdf from ``cdf``, and logsf from ``sf``."""
-        return self._derived("log" + function.__name__, gives, function, wnp.log)
+class Derived(NamedTuple):
+    """A function that is made of another of the same distribution."""
 
-    def rest(self, log: Function[P], gives: float) -> Function[P]:
-        """sf from ``logcdf``, and cdf from ``logsf``."""
-        name = {"logcdf": "sf", "logsf": "cdf"}[log.__name__]
-        return self._derived(name, gives, log, lambda value: -wnp.expm1(value))
+    source: str
+    step: Callable[[Function], Function]
 
-    def mirrored(self, function: Function[P], gives: float) -> Function[P]:
-        """sf from ``cdf``, and logsf from ``logcdf``, of a distribution that is symmetric around loc."""
-        return self._described(function.__name__.replace("cdf", "sf"), gives, function, negated(function))
 
-    # -- what the methods are made of
+def exp(source: str) -> Derived:
+    """pdf from ``logpdf``, cdf from ``logcdf``, and so on."""
+    return Derived(source, lambda log: lambda *args, **kwargs: wnp.exp(log(*args, **kwargs)))
+
+
+def log(source: str) -> Derived:
+    """logcdf from ``cdf``, and logsf from ``sf``."""
+    return Derived(source, lambda function: lambda *args, **kwargs: wnp.log(function(*args, **kwargs)))
+
+
+def rest(source: str) -> Derived:
+    """sf from ``logcdf``, and cdf from ``logsf``."""
+    return Derived(source, lambda log: lambda *args, **kwargs: -wnp.expm1(log(*args, **kwargs)))
+
+
+def mirrored(source: str) -> Derived:
+    """sf from ``cdf``, and logsf from ``logcdf``, of a distribution that is symmetric around loc."""
+    return Derived(source, lambda function: lambda x, loc=0, scale=1: function(-x, -loc, scale))
+
+
+DERIVED = {"pdf": exp("logpdf"), "pmf": exp("logpmf"), "logcdf": log("cdf"), "logsf": log("sf")}
+
+
+class Distribution:
+    """A row of a table. ``valid``: (*shapes) -> where they are parameters; elsewhere all functions are NaN."""
+
+    def __init__(
+        self,
+        name: str,
+        example: tuple[float, ...],
+        *,
+        gives: dict[str, float],
+        valid: Callable[..., Any] = positive,
+        support: Callable[..., Any] | None = None,
+        **formulas: Function | Plain | Derived,
+    ) -> None:
+        self.name, self.example, self.gives = name, example, gives
+        self.valid, self.support, self.formulas = valid, support, formulas
+        self.made: dict[str, Function] | None = None
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        """What users call, by name: the names of the distribution's module, made when they are first asked for."""
+        if self.made is None:
+            self.made = self._make()
+        return self.made
+
+    def _make(self) -> dict[str, Function]:
+        stated = {name: self.formulas.get(name) or DERIVED[name] for name in self.gives}
+        made = {name: self._of_formula(name, how) for name, how in stated.items() if not isinstance(how, Derived)}
+        for name, how in stated.items():
+            if isinstance(how, Derived):
+                made[name] = self._described(name, made[how.source], how.step(made[how.source]))
+        return {name: made[name] for name in stated}
+
+    def _of_formula(self, name: str, stated: Function | Plain) -> Function:
+        """A function of operands that are prepared for the formula, which are ``x`` and the parameters as ``rest``."""
+        formula = stated.formula if isinstance(stated, Plain) else stated
+        formula.__name__ = formula.__qualname__ = name  # for Python's words about arguments
+        signature, full_name = inspect.signature(formula), f"{self.name}.{name}"
+        formula.__annotations__ = {**dict.fromkeys(signature.parameters, Any), "return": Array}
+        prepare = promoted if isinstance(stated, Plain) else self._preparation(name, signature)
+        support = self.support if name in DENSITIES and prepare is not promoted else None
+        outside = -np.inf if name.startswith("log") else 0
+
+        def call(*args: Any, **kwargs: Any) -> Array:
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError:
+                return formula(*args, **kwargs)  # Python's own words for what is missing
+            bound.apply_defaults()
+            x, *rest = prepare(full_name, *bound.arguments.values())
+            if support is None:
+                return formula(x, *rest)
+            inside, within = support(x, *rest[: len(self.example) - 1])
+            value = formula(wnp.where(inside, x, within), *rest)
+            return wnp.where(inside, value, wnp.where(wnp.isnan(x), np.nan, outside))
+
+        return self._described(name, formula, call)
+
+    def _preparation(self, name: str, signature: inspect.Signature) -> Callable[..., Any]:
+        if "scale" in signature.parameters:
+            return self._leveled if name in INVERSES else self._standardized
+        return self._counted if "loc" in signature.parameters else promoted
 
     def _standardized(self, name: str, x: Any, *shapes_loc_scale: Any) -> tuple[Any, ...]:
         """``(x - loc) / scale`` before the parameters; NaN where a parameter is not valid: formulas hand it on."""
@@ -132,63 +196,15 @@ class Distribution(NamedTuple):
         *shapes, loc = rest
         return where_valid(self.valid(*shapes), k - loc), *rest
 
-    def _made(
-        self, gives: float, prepare: Callable[..., Any], formula: Callable[..., Array], *, supported: bool = False
-    ) -> Callable[..., Array]:
-        """The function that users call: ``formula`` of prepared operands."""
-        name, signature = f"{self.module.rpartition('.')[2]}.{formula.__name__}", inspect.signature(formula)
-        outside = -np.inf if formula.__name__.startswith("log") else 0
-
-        def call(*args: Any, **kwargs: Any) -> Array:
-            try:
-                bound = signature.bind(*args, **kwargs)
-            except TypeError:
-                return formula(*args, **kwargs)  # Python's own words for what is missing
-            bound.apply_defaults()
-            x, *rest = prepare(name, *bound.arguments.values())
-            if not supported:
-                return formula(x, *rest)
-            assert self.support is not None
-            inside, within = self.support(x, *rest[: len(self.example) - 1])
-            value = formula(wnp.where(inside, x, within), *rest)
-            return wnp.where(inside, value, wnp.where(wnp.isnan(x), np.nan, outside))
-
-        return self._described(formula.__name__, gives, formula, call)
-
-    def _derived(self, name: str, gives: float, source: Function[P], step: Callable[[Array], Array]) -> Function[P]:
-        def call(*args: P.args, **kwargs: P.kwargs) -> Array:
-            return step(source(*args, **kwargs))
-
-        return self._described(name, gives, source, call)
-
-    def _described(self, name: str, gives: float, source: Function[P], call: Callable[..., Array]) -> Function[P]:
+    def _described(self, name: str, source: Function, call: Function) -> Function:
         """``call`` with the signature of ``source``, jitted, and a docstring that ends with an example."""
-        example = (0.25, *self.example[1:]) if name in ("ppf", "isf") else self.example
-        lines = [
-            inspect.getdoc(source) if source.__name__ == name and source.__doc__ else SUMMARIES[name],
-            "",
-            f">>> round({name}({', '.join(map(str, example))}).item(), 4)",
-            f"{gives}",
-        ]
+        parameters = inspect.signature(source).parameters
+        needed = len([given for given in parameters.values() if given.default is given.empty])
+        example = (0.25, *self.example[1:]) if name in INVERSES else self.example[-needed:]
+        own = source.__doc__ if source.__name__ == name else None
+        summary = own or SUMMARIES[name].format(next(iter(parameters)))
+        shown = f">>> round({name}({', '.join(map(str, example))}).item(), 4)\n{self.gives[name]}"
         functools.update_wrapper(call, source, updated=())  # a source may be jitted: what it holds is its own
-        call.__module__, call.__name__, call.__qualname__, call.__doc__ = self.module, name, name, "\n".join(lines)
+        call.__module__, call.__name__, call.__qualname__ = f"{__package__}.{self.name}", name, name
+        call.__doc__ = f"{summary}\n\n{shown}"
         return inline(call)
-
-
-def negated(function: Callable[..., Array]) -> Callable[..., Array]:
-    """``function`` of -x, around -loc."""
-
-    def call(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
-        return function(-x, -loc, scale)
-
-    return call
-
-
-def where_valid(valid: Any, x: Any) -> Any:
-    """``x``, NaN where not ``valid``: ``x`` itself for parameters that are left out."""
-    return x if isinstance(valid, (bool, np.bool_)) and valid else wnp.where(valid, x, np.nan)
-
-
-def quantile(q: Any, value: Any) -> Array:
-    """``value`` where q is a probability, otherwise NaN."""
-    return wnp.where(is_probability(q), value, np.nan)

@@ -1,0 +1,15 @@
+"""The names of weft.scipy.stats.laplace, for type checkers: written by docs/stubs.py from its own table."""
+
+# fmt: off
+from typing import Any
+
+from weft import Array
+
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
+    """Logarithm of the density at ``x``."""
+
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
+    """The density at ``x``."""
+
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Array:
+    """The probability of at most ``x``."""

@@ -1,0 +1,12 @@
+"""The names of weft.scipy.stats.t, for type checkers: written by docs/stubs.py from its own table."""
+
+# fmt: off
+from typing import Any
+
+from weft import Array
+
+def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
+    """Logarithm of the density at ``x``."""
+
+def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Array:
+    """The density at ``x``."""
