@@ -105,27 +105,27 @@ def argnums_partial(
                 "Positional argument indices, e.g. for `static_argnums`, must have value greater than or equal to "
                 f"-len(args) and less than len(args), but got value {number} for len(args) == {count}."
             )
-    places = tuple([number % count for number in numbers])
+    indices = tuple([number % count for number in numbers])
     fixed = []
-    for place, arg in enumerate(args):
-        if place in places:
+    for index, arg in enumerate(args):
+        if index in indices:
             continue
         if require_static_args_hashable and not is_hashable(arg):
             raise ValueError(
                 "Non-hashable static arguments are not supported, as this can lead to unexpected cache-misses. Static "
-                f"argument (index {place}) of type {type(arg)} for function {f.__name__} is non-hashable."
+                f"argument (index {index}) of type {type(arg)} for function {f.__name__} is non-hashable."
             )
         fixed.append(_Static(arg) if require_static_args_hashable else _Unhashable(arg))
-    return _with_fixed(f, places, tuple(fixed)), tuple([args[place] for place in places])
+    return _with_fixed(f, indices, tuple(fixed)), tuple([args[index] for index in indices])
 
 
 @lu.transformation2
 def _with_fixed(
-    f: Callable[..., Any], places: tuple[int, ...], fixed: tuple[Any, ...], *given: Any, **kwargs: Any
+    f: Callable[..., Any], indices: tuple[int, ...], fixed: tuple[Any, ...], *given: Any, **kwargs: Any
 ) -> Any:
-    moving, others = dict(zip(places, given, strict=True)), iter(fixed)
-    count = len(places) + len(fixed)
-    return f(*[moving[place] if place in moving else next(others).val for place in range(count)], **kwargs)
+    moving, others = dict(zip(indices, given, strict=True)), iter(fixed)
+    count = len(indices) + len(fixed)
+    return f(*[moving[index] if index in moving else next(others).val for index in range(count)], **kwargs)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -134,8 +134,8 @@ def donation_vector(
 ) -> tuple[bool, ...]:
     """For each leaf of (args, kwargs) whether the argument it belongs to is donated."""
     flags: list[bool] = []
-    for place, child in enumerate((in_tree.children()[0] if kws else in_tree).children()):
-        flags += [place in donate_argnums] * child.num_leaves
+    for index, child in enumerate((in_tree.children()[0] if kws else in_tree).children()):
+        flags += [index in donate_argnums] * child.num_leaves
     if kws:
         kwargs_tree = in_tree.children()[1]
         for name, child in zip(kwargs_tree.node_data()[1], kwargs_tree.children(), strict=True):
@@ -176,7 +176,7 @@ def resolve_kwargs(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[st
 def flatten_axes(name: str, treedef: Any, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False) -> list[Any]:
     """The axis of each leaf of a structure: ``axis_tree`` is a tree of ints and Nones that is a prefix of it.
 
-    ValueError, which names the place, if it is none.
+    ValueError, which names the node, if it is no prefix.
 
     >>> weft.api_util.flatten_axes("in_axes", weft.tree.structure((1, [2, 3])), (0, None))
     [0, None, None]
@@ -238,8 +238,8 @@ def _argument_names(
     fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], static_argnums: tuple[int, ...], static_names: Any
 ) -> list[str]:
     count = len(args)
-    places = sorted({number % count for number in static_argnums if -count <= number < count})
-    statics = [(place, args[place]) for place in places] + [(n, kwargs[n]) for n in static_names if n in kwargs]
-    traced = tuple([arg for place, arg in enumerate(args) if place not in places])
+    indices = sorted({number % count for number in static_argnums if -count <= number < count})
+    statics = [(index, args[index]) for index in indices] + [(n, kwargs[n]) for n in static_names if n in kwargs]
+    traced = tuple([arg for index, arg in enumerate(args) if index not in indices])
     named = {name: value for name, value in kwargs.items() if name not in static_names}
     return signature.leaf_paths(fun, signature.Call(traced, named, tuple(statics), count))

@@ -30,15 +30,15 @@ _log = logging.getLogger("weft.debug")
 
 
 def _split(args: Any, kwargs: Any) -> tuple[list[Any], Any, tuple[tuple[int, Any], ...]]:
-    """The array leaves of a call, the structure of all leaves, and the other leaves with their places.
+    """The array leaves of a call, the structure of all leaves, and the other leaves with their indices.
 
-    In place of a reference stands what it holds now.
+    What a reference holds now stands instead of it.
     """
     given, in_tree = runtime.tree_flatten((args, kwargs))
     leaves = [leaf[...] if is_ref(leaf) else leaf for leaf in given]
     fixed = tuple([(i, leaf) for i, leaf in enumerate(leaves) if not (_is_traced(leaf) or avals.is_valid(leaf))])
-    places = {place for place, _ in fixed}
-    return [leaf for i, leaf in enumerate(leaves) if i not in places], in_tree, fixed
+    indices = {index for index, _ in fixed}
+    return [leaf for i, leaf in enumerate(leaves) if i not in indices], in_tree, fixed
 
 
 def _is_traced(leaf: Any) -> bool:
@@ -48,8 +48,8 @@ def _is_traced(leaf: Any) -> bool:
 def _joined(values: Sequence[Any], in_tree: Any, fixed: tuple[tuple[int, Any], ...]) -> Any:
     """The inverse of ``_split``."""
     leaves = list(values)
-    for place, value in fixed:
-        leaves.insert(place, value)
+    for index, value in fixed:
+        leaves.insert(index, value)
     return runtime.tree_unflatten(in_tree, leaves)
 
 
@@ -251,7 +251,7 @@ class _Checker(string.Formatter):
         return value
 
     def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
-        unused = [value for place, value in enumerate(args) if place not in used_args]
+        unused = [value for index, value in enumerate(args) if index not in used_args]
         if unused:
             raise ValueError(f"Unused positional arguments to `weft.debug.print`: {unused}")
         names = [name for name in kwargs if name not in used_args]

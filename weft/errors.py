@@ -49,7 +49,7 @@ class OutOfMemoryError(MemoryError, JaxRuntimeError):
 
 
 class DistributedError(JaxRuntimeError):
-    """Processes that run one program do not stand at the same place: they differ, are missing, or have ended.
+    """Processes that run one program do not stand at the same step: they differ, are missing, or have ended.
 
     The text names the ranks, and what each of them was about to do. After it no exchange between processes is
     possible in this job. If it is not caught, the job ends.
@@ -159,13 +159,13 @@ def _outside_cure(origin: Any) -> str | None:
 
 
 def _ways_out(origin: Any, *specific: str) -> str:
-    """A list of cures under the place where the value was needed."""
+    """A list of cures under the line where the value was needed."""
     if origin is None:
         return ""
-    place = f"\nThe value was needed at {origin.use}" if origin.use.place else ""
+    location = f"\nThe value was needed at {origin.use}" if origin.use.place else ""
     cures = [*specific, _static_cure(origin), _outside_cure(origin)]
     listed = "".join(f"\n  * {cure}" for cure in cures if cure)
-    return f"{place}\nWays out:{listed}" if listed else place
+    return f"{location}\nWays out:{listed}" if listed else location
 
 
 def _subject(origin: Any) -> str:

@@ -76,7 +76,7 @@ def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: 
     """Make a compiled function known under ``name``, for ``ffi_call``.
 
     ``fn``: a PyCapsule (``pycapsule``), a function that ctypes loaded or its address; or a dictionary of them by stage:
-    "instantiate" (once for each place of a program that calls it), "prepare", "initialize", "execute" (at each call).
+    "instantiate" (once for each call in a program), "prepare", "initialize", "execute" (at each call).
     ``platform``: "cpu" or "CUDA". ``api_version``: 1 for the typed interface, 0 for functions of bare pointers.
     A name keeps its function until the process ends: to register another one raises ValueError.
     """

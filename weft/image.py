@@ -1,6 +1,6 @@
 """weft.image: arrays resampled to other sizes, one dimension after the other.
 
-A column of a dimension's matrix holds the weights with which an output sample takes the input samples, a kernel placed
+A column of a dimension's matrix holds the weights with which an output sample takes the input samples, a kernel centred
 where the output sample lies in the input; with antialiasing the kernel is stretched by the reduction::
 
     resize(f32[20,512], (9, 512), "bilinear")  ->  dot_general with a matrix f32[20,9]
@@ -60,7 +60,7 @@ _WORDS = {
 }
 
 
-_BANDS = {  # whose weights are a kernel, placed where the output sample lies
+_BANDS = {  # whose weights are a kernel, centred where the output sample lies
     ResizeMethod.LINEAR: "linear",
     ResizeMethod.LANCZOS3: "lanczos3",
     ResizeMethod.LANCZOS5: "lanczos5",
@@ -73,24 +73,26 @@ def _weights(before: int, after: int, scale: Any, shift: Any, method: str, antia
     """The matrix ``[before, after]`` of a dimension."""
     step = 1 / scale
     stretch = wnp.maximum(step, 1) if antialias else 1
-    place = (wnp.arange(after, dtype=dtype) + 0.5) * step - shift * step - 0.5
-    distance = wnp.abs(place[None, :] - wnp.arange(before, dtype=dtype)[:, None]) / stretch
+    centre = (wnp.arange(after, dtype=dtype) + 0.5) * step - shift * step - 0.5
+    distance = wnp.abs(centre[None, :] - wnp.arange(before, dtype=dtype)[:, None]) / stretch
     weights = resampling.normalized(wnp, resampling.KERNELS[method].weight(wnp, distance), 0)
-    inside = (place >= -0.5) & (place <= before - 0.5)
+    inside = (centre >= -0.5) & (centre <= before - 0.5)
     return wnp.where(inside[None, :], weights, 0)
 
 
 def _clamped_weights(before: int, after: int, scale: Any, shift: Any, dtype: Any) -> Any:
     """PyTorch's cubic kernel without antialiasing: the first and last sample stand for those beyond them."""
     step = 1 / scale
-    place = wnp.clip((wnp.arange(after, dtype=dtype) + 0.5) * step - shift * step - 0.5, -2, before + 1)
+    centre = wnp.clip((wnp.arange(after, dtype=dtype) + 0.5) * step - shift * step - 0.5, -2, before + 1)
     indices = np.arange(-3, before + 3)
-    weights = resampling.cubic(wnp, wnp.abs(place[None, :] - indices[:, None].astype(dtype)), -0.75)
+    weights = resampling.cubic(wnp, wnp.abs(centre[None, :] - indices[:, None].astype(dtype)), -0.75)
     rows = (np.clip(indices, 0, before - 1)[None, :] == np.arange(before)[:, None]).astype(dtype)
     return wnp.matmul(wnp.asarray(rows), weights)
 
 
-def _placed(method: ResizeMethod, before: int, after: int, scale: Any, shift: Any, antialias: bool, dtype: Any) -> Any:
+def _method_weights(
+    method: ResizeMethod, before: int, after: int, scale: Any, shift: Any, antialias: bool, dtype: Any
+) -> Any:
     if method is ResizeMethod.CUBIC_PYTORCH and not antialias:
         return _clamped_weights(before, after, scale, shift, dtype)
     return _weights(before, after, scale, shift, _BANDS[method], antialias, dtype)
@@ -120,8 +122,8 @@ def _sampling(method: ResizeMethod, before: int, after: int, antialias: bool) ->
 
 def _nearest(x: Any, axis: int, after: int) -> Any:
     before = promotion.shape_of(x)[axis]
-    places = np.floor((np.arange(after) + 0.5) * (before / after)).astype(np.int32)
-    return wnp.take(x, np.minimum(places, before - 1), axis=axis)
+    centres = np.floor((np.arange(after) + 0.5) * (before / after)).astype(np.int32)
+    return wnp.take(x, np.minimum(centres, before - 1), axis=axis)
 
 
 def _as_method(method: ResizeMethod | str) -> ResizeMethod:
@@ -181,7 +183,7 @@ def resize(
         if chosen is ResizeMethod.AREA:
             weights = wnp.asarray(_area_weights(before, after, real))
         else:
-            weights = _placed(chosen, before, after, after / before, 0.0, antialias, real)
+            weights = _method_weights(chosen, before, after, after / before, 0.0, antialias, real)
         image = _applied(image, promotion.convert(weights, dtype), axis, precision)
     return image
 
@@ -227,6 +229,6 @@ def scale_and_translate(
     real = np.dtype(np.float64 if dtype in (np.float64, np.complex128) else np.float32)
     scale, translation = wnp.asarray(scale, real), wnp.asarray(translation, real)
     for i, axis in enumerate(dims):
-        weights = _placed(chosen, own[axis], target[axis], scale[i], translation[i], antialias, real)
+        weights = _method_weights(chosen, own[axis], target[axis], scale[i], translation[i], antialias, real)
         image = _applied(image, promotion.convert(weights, dtype), axis, precision)
     return image

@@ -237,7 +237,7 @@ def rebuild(data: Any, shape: tuple[int, ...], dtype: Any, weak_type: bool) -> A
     physical = avals.physical_aval(aval) if extended else aval
     held = memoryview(data)
     if held.format != "B":
-        raise TypeError(f"[Array] a pickle with {type(data).__name__} of format {held.format!r} in place of bytes")
+        raise TypeError(f"[Array] a pickle with {type(data).__name__} of format {held.format!r} instead of bytes")
     if held.nbytes != physical.nbytes:
         raise ValueError(f"[Array] a pickle of {physical.str_short()} with {held.nbytes} bytes")
     values = np.frombuffer(held, np.uint8)

@@ -61,10 +61,10 @@ def run(
 ) -> None:
     """Open the prompt and return when the user leaves it; RuntimeError where there is nobody to ask."""
     if stdin is None and not _is_terminal(sys.stdin):
-        place = f" ({frames[0].file_name}:{frames[0].line})" if frames else ""
+        location = f" ({frames[0].file_name}:{frames[0].line})" if frames else ""
         raise RuntimeError(
-            f"[debug.breakpoint] the program stopped at a breakpoint, but there is no terminal to ask{place}; run it "
-            "in one, or pass stdin= and stdout="
+            f"[debug.breakpoint] the program stopped at a breakpoint, but there is no terminal to ask{location}; "
+            "run it in one, or pass stdin= and stdout="
         )
     with _one_prompt:
         Prompt(frames, stdin, stdout, completekey).loop()
@@ -172,8 +172,8 @@ class Prompt(cmd.Cmd):
 
     def do_where(self, arg: str) -> None:
         """w(here), bt: all frames, the innermost last."""
-        for place, frame in reversed(list(enumerate(self.frames))):
-            mark = ">" if place == self.index else " "
+        for index, frame in reversed(list(enumerate(self.frames))):
+            mark = ">" if index == self.index else " "
             self._say(f'{mark} File "{frame.file_name}", line {frame.line}, in {frame.function_name}')
             self._say(f"      {linecache.getline(frame.file_name, frame.line, frame.module_globals).strip()}")
 

@@ -1,4 +1,4 @@
-"""Lazy references: the one place from which heavy optional-at-import modules are reached.
+"""Lazy references: the one module through which heavy optional-at-import modules are reached.
 
 ``lazy.llvm`` imports llvmlite at its first use and is a plain attribute afterwards, so that ``import weft`` stays
 light. Nothing else in weft imports these modules. In the largest packages each name is lazy (``Names``): the

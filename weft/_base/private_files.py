@@ -1,6 +1,6 @@
-"""Files that weft keeps for one user in places that other users can guess: caches and crash files.
+"""Files that weft keeps for one user in folders that other users can guess: caches and crash files.
 
-Whoever may write to a folder can put a link in place of a file, and have somebody else's file written to; or a pipe,
+Whoever may write to a folder can put a link instead of a file, and have somebody else's file written to; or a pipe,
 and have the process wait for ever. So a folder serves only if nobody else can write to it, and a file is written to
 only if it is a plain file of the user's own with no other name.
 """

@@ -34,7 +34,7 @@ class Target(Record):
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a GPU: many threads run a function at once, each for a place of its own."""
+        """Whether it is a GPU: many threads run a function at once, each for an element of its own."""
         return self.triple == _PTX
 
     @property

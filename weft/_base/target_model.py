@@ -121,7 +121,7 @@ GPU_WORDS = 500  # words of 8 bytes: the parameters of a kernel, which older dri
 GPU_SHARED = 96 << 10  # bytes of a block's own memory: some GPUs have 99 KB for one, and an H100 runs two such blocks
 GPU_THREADS = 256  # threads of a block
 GPU_TILES = 96  # large tiles of a product that keep a GPU busy: an estimate, two thirds of an H100's 132 processors
-GPU_EPILOGUE = 8 * FUNCTION  # instructions for each element of a tile, in place of its store: an estimate
+GPU_EPILOGUE = 8 * FUNCTION  # instructions for each element of a tile, instead of its store: an estimate
 # Where the library of a GPU's maker is installed (option product_library), it has the products of matrices of at least
 # so many operations, two for each term, of the types and layouts that it knows; all others are kernels of our own. An
 # H100 takes 42 us for them in float32, and 4 us in bfloat16; the library's first answer in a process, 77 to 120 ms.

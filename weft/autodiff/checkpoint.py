@@ -103,8 +103,8 @@ def _linearize_checkpoint(
             return []
         flags = prevent_cse
         if isinstance(flags, tuple):
-            flags = (*[True] * len(saved), *[flags[place] for place in kept.reads], *[True] * len(tangents))
-        given = [*saved, *[primals[place] for place in kept.reads], *tangents]
+            flags = (*[True] * len(saved), *[flags[index] for index in kept.reads], *[True] * len(tangents))
+        given = [*saved, *[primals[index] for index in kept.reads], *tangents]
         return bind(kept.again, given, {**params, "differentiated": True, "prevent_cse": flags, "policy": policy})
 
     return outs[:count], kept.out_live, record

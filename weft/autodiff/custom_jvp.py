@@ -179,7 +179,7 @@ def same_types(found: Sequence[Any], expected: Sequence[Any]) -> bool:
     )
 
 
-def fixed_places(numbers: Sequence[int], count: int) -> list[int]:
+def fixed_indices(numbers: Sequence[int], count: int) -> list[int]:
     """The positions that ``nondiff_argnums`` name among ``count`` arguments. IndexError for a number that is too large,
     ValueError for one that is too small."""
     for number in numbers:
@@ -267,9 +267,9 @@ class custom_jvp(Decorator, Generic[P, R]):
                 result = flat_functions.finished_tree(result)
             return cast("R", result)
         name = _name_of(self.fun)
-        fixed_places = self._fixed_places(len(given))
-        moved = [given[i] for i in range(len(given)) if i not in fixed_places]
-        fixed = tuple(given[i] for i in fixed_places)
+        fixed_indices = self._fixed_indices(len(given))
+        moved = [given[i] for i in range(len(given)) if i not in fixed_indices]
+        fixed = tuple(given[i] for i in fixed_indices)
         leaves, in_tree = runtime.tree_flatten(tuple(moved))
         rule = JvpRule(name, self.jvp, fixed, in_tree, self.symbolic_zeros)
         trace = tracing.state.trace
@@ -291,9 +291,9 @@ class custom_jvp(Decorator, Generic[P, R]):
         )
         return runtime.tree_unflatten(out_tree, outs)
 
-    def _fixed_places(self, count: int) -> list[int]:
+    def _fixed_indices(self, count: int) -> list[int]:
         """Which arguments are part of the function."""
-        return fixed_places(self.nondiff_argnums, count)
+        return fixed_indices(self.nondiff_argnums, count)
 
     def _program(self, args: tuple[Any, ...], avals: tuple[Any, ...], in_tree: Any) -> tuple[ClosedJaxpr, Any, Any]:
         """(the function's program, values that it captured, the tree of its results); the jaxpr is new in every call.
@@ -310,7 +310,7 @@ class custom_jvp(Decorator, Generic[P, R]):
         def flat(*values: Any) -> list[Any]:
             nonlocal out_tree
             given = iter(runtime.tree_unflatten(in_tree, list(values)))
-            fixed = self._fixed_places(len(args))
+            fixed = self._fixed_indices(len(args))
             whole = [args[i] if i in fixed else next(given) for i in range(len(args))]
             outs, out_tree = runtime.tree_flatten(self.fun(*whole))
             return outs
@@ -380,7 +380,7 @@ def positions(fun: Callable[..., Any], argnums: Sequence[int], argnames: Sequenc
     if not names:
         return numbers
     parameters = list(inspect.signature(fun).parameters)
-    return tuple(sorted({*numbers, *(place for place, name in enumerate(parameters) if name in names)}))
+    return tuple(sorted({*numbers, *(index for index, name in enumerate(parameters) if name in names)}))
 
 
 def _name_of(fun: Callable[..., Any]) -> str:

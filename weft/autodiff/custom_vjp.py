@@ -120,7 +120,7 @@ class HeldRefs(Record):
     refs: dict[int, Any]
 
     def exchanged(self, function: Callable[[Any], Any]) -> HeldRefs:
-        return HeldRefs(self.tree, {place: function(ref) for place, ref in self.refs.items()})
+        return HeldRefs(self.tree, {index: function(ref) for index, ref in self.refs.items()})
 
     def filled(self, residuals: Sequence[Any]) -> Any:
         """The tree of all residuals."""
@@ -157,8 +157,8 @@ class VjpRule:
         if self.symbolic_zeros:
             given = [CustomVJPPrimal(x, flag) for x, flag in zip(primals, perturbed, strict=True)]
         moved = list(runtime.tree_unflatten(self.in_tree, given))
-        for place in sorted(self.fixed):
-            moved.insert(place, self.fixed[place])
+        for index in sorted(self.fixed):
+            moved.insert(index, self.fixed[index])
         made = self.fwd(*moved)
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise TypeError(
@@ -168,7 +168,7 @@ class VjpRule:
         outs, out_tree = runtime.tree_flatten(made[0])
         residuals, res_tree = runtime.tree_flatten(made[1])
         if any(map(is_ref, residuals)):
-            held = {place: x for place, x in enumerate(residuals) if is_ref(x)}
+            held = {index: x for index, x in enumerate(residuals) if is_ref(x)}
             residuals, res_tree = [x for x in residuals if not is_ref(x)], HeldRefs(res_tree, held)
         return outs, out_tree, residuals, res_tree
 
@@ -202,7 +202,7 @@ class VjpRule:
         )
         without = self.constant_results([type(t) is not Zero for t in tangents], len(outs))
         triples = zip(out_tangents, expected, range(len(outs)), strict=True)
-        made = [Zero(aval) if aval.dtype == FLOAT0 or place in without else t for t, aval, place in triples]
+        made = [Zero(aval) if aval.dtype == FLOAT0 or index in without else t for t, aval, index in triples]
         return outs, made, out_tree
 
     def constant_results(self, live: Sequence[bool], count: int) -> Sequence[int]:
@@ -212,7 +212,7 @@ class VjpRule:
     def pull(self, res_tree: Any, out_tree: Any, residuals: Any, cts: Any, in_avals: Any) -> list[Any]:
         """The cotangents of the argument leaves, from the user's bwd."""
         seen = [symbolic_zeros.as_user_sees(ct, self.symbolic_zeros) for ct in cts]
-        fixed = [self.fixed[place] for place in sorted(self.fixed)]
+        fixed = [self.fixed[index] for index in sorted(self.fixed)]
         res = res_tree.filled(residuals) if type(res_tree) is HeldRefs else runtime.tree_unflatten(res_tree, residuals)
         ct = runtime.tree_unflatten(out_tree, seen)
         made = self.bwd(*fixed, res, ct)
@@ -230,16 +230,16 @@ class VjpRule:
         """The cotangents of one argument, with None for every leaf of a part for which the rule gave None."""
         given, tree = runtime.tree_flatten(part, lambda x: x is None)
         try:
-            places = tree.flatten_up_to(runtime.tree_unflatten(child, [0] * child.num_leaves))
+            indices = tree.flatten_up_to(runtime.tree_unflatten(child, [0] * child.num_leaves))
         except (TypeError, ValueError):
             raise self._wrong_structure(made) from None
         leaves: list[Any] = []
-        for ct, place in zip(given, places, strict=True):
-            if place is None:  # whatever the rule gives for an argument that is None is left out
+        for ct, index in zip(given, indices, strict=True):
+            if index is None:  # whatever the rule gives for an argument that is None is left out
                 continue
-            if ct is not None and not isinstance(place, int):
+            if ct is not None and not isinstance(index, int):
                 raise self._wrong_structure(made)
-            leaves += [ct] if ct is not None else [None] * runtime.tree_flatten(place)[1].num_leaves
+            leaves += [ct] if ct is not None else [None] * runtime.tree_flatten(index)[1].num_leaves
         return leaves
 
     def _wrong_structure(self, made: Any) -> TypeError:
@@ -325,11 +325,11 @@ class custom_vjp(custom_jvp.Decorator, Generic[P, R]):
                     "now"
                 )
             return flat_module.finished_tree(result)
-        places = custom_jvp.fixed_places(self.nondiff_argnums, len(given))
-        fixed = {place: given[place] for place in places}
+        indices = custom_jvp.fixed_indices(self.nondiff_argnums, len(given))
+        fixed = {index: given[index] for index in indices}
         if any(isinstance(leaf, Tracer) for leaf in runtime.tree_flatten(list(fixed.values()))[0]):
             raise errors.UnexpectedTracerError(_TRACED_NONDIFF.format(name=name))
-        leaves, in_tree = runtime.tree_flatten(tuple([x for place, x in enumerate(given) if place not in places]))
+        leaves, in_tree = runtime.tree_flatten(tuple([x for index, x in enumerate(given) if index not in indices]))
         rule = VjpRule(name, self.fwd, self.bwd, fixed, in_tree, self.symbolic_zeros)
         trace = tracing.state.trace
         if isinstance(trace, (JVPTrace, TangentTrace)) and not any(map(is_ref, leaves)):
@@ -346,8 +346,8 @@ class custom_vjp(custom_jvp.Decorator, Generic[P, R]):
         def flat(*values: Any) -> list[Any]:
             nonlocal out_tree
             moved = list(runtime.tree_unflatten(rule.in_tree, list(values)))
-            for place in sorted(fixed):
-                moved.insert(place, fixed[place])
+            for index in sorted(fixed):
+                moved.insert(index, fixed[index])
             outs, out_tree = runtime.tree_flatten(self.fun(*moved))
             return outs
 

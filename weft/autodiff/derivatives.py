@@ -178,7 +178,7 @@ class VJP:
     """The function that ``vjp`` returns: from the cotangent of the result to those of the arguments.
 
     It is a pytree of its residuals, so that it can be passed through ``jit``. ``args_res`` holds the residuals that are
-    arguments, with tuples in place of the arguments' containers; ``opaque_residuals`` holds the others. Both lists may
+    arguments, with tuples for the arguments' containers; ``opaque_residuals`` holds the others. Both lists may
     be replaced, for instance to free arguments and supply them again later. ``jaxpr`` is the linear program; its
     constants are the residuals.
 
@@ -203,13 +203,13 @@ class VJP:
             given = facts.args_tree.flatten_up_to(self.args_res)
         except ValueError as error:
             raise TypeError(f"[vjp] args_res no longer has the structure of the arguments: {error}") from error
-        if len(opaque) != facts.places.count(None):
-            raise TypeError(f"[vjp] {facts.places.count(None)} opaque_residuals are needed, got {len(opaque)}")
+        if len(opaque) != facts.leaf_indices.count(None):
+            raise TypeError(f"[vjp] {facts.leaf_indices.count(None)} opaque_residuals are needed, got {len(opaque)}")
         others = iter(opaque)
-        found = [next(others) if place is None else given[place] for place in facts.places]
-        for place, value in zip(facts.places, found, strict=True):
+        found = [next(others) if index is None else given[index] for index in facts.leaf_indices]
+        for index, value in zip(facts.leaf_indices, found, strict=True):
             if value is None or isinstance(value, NotNeeded):
-                where = "opaque_residuals" if place is None else "args_res"
+                where = "opaque_residuals" if index is None else "args_res"
                 raise TypeError(f"[vjp] {where} has {value!r} where the pullback of {facts.source} needs a value")
         return found
 
@@ -219,13 +219,13 @@ class VJP:
         Tuples replace the arguments' containers, since a user's class might not accept ``NotNeeded`` as a child.
         """
         facts, leaves = self.facts, runtime.tree_flatten(primals)[0]
-        facts.places = _argument_places(leaves, self.opaque_residuals)
-        shown = iter([leaf if index in facts.places else NotNeeded() for index, leaf in enumerate(leaves)])
+        facts.leaf_indices = _argument_indices(leaves, self.opaque_residuals)
+        shown = iter([leaf if index in facts.leaf_indices else NotNeeded() for index, leaf in enumerate(leaves)])
         arguments = facts.in_tree.children()
         self.args_res = _in_tuples(arguments, shown)
         facts.args_tree = runtime.tree_flatten(_in_tuples(arguments, iter(range(len(leaves)))))[1]
-        pairs = zip(self.opaque_residuals, facts.places, strict=True)
-        self.opaque_residuals = [value for value, place in pairs if place is None]
+        pairs = zip(self.opaque_residuals, facts.leaf_indices, strict=True)
+        self.opaque_residuals = [value for value, index in pairs if index is None]
 
     @property
     def jaxpr(self) -> Jaxpr:
@@ -251,7 +251,7 @@ class VJP:
         """The same function, which adds to references instead of giving values.
 
         ``wanted`` has the structure of the arguments. A leaf that is a reference gets the cotangent added to it, and
-        ``ad.GradRef()`` stands in its place; for ``ad.DontWant()`` there is ``ad.DidntWant()``; any other leaf, such as
+        ``ad.GradRef()`` replaces it; for ``ad.DontWant()`` there is ``ad.DidntWant()``; any other leaf, such as
         ``ad.GradValue()``, asks for the value. ValueError for another structure.
 
         >>> total = weft.new_ref(jnp.array(1.0))
@@ -260,7 +260,7 @@ class VJP:
         >>> print(total[...])
         4.0
         """
-        facts, (places, tree) = self.facts, runtime.tree_flatten(tuple(wanted))
+        facts, (requests, tree) = self.facts, runtime.tree_flatten(tuple(wanted))
         if tree != facts.in_tree:
             raise ValueError(
                 f"[with_refs] the arguments of {facts.source} have the structure {facts.in_tree}, but what to do with "
@@ -270,7 +270,7 @@ class VJP:
         @tracebacks.boundary
         def pulled(ct: Any) -> Any:
             cts = self.pull(_checked_cotangents(facts, ct))
-            pairs = zip(places, cts, strict=True)
+            pairs = zip(requests, cts, strict=True)
             return runtime.tree_unflatten(facts.in_tree, [gradient_refs.delivered(*pair) for pair in pairs])
 
         return pulled
@@ -295,12 +295,15 @@ class _Facts:
     """The parts of a VJP that are not arrays; they belong to its pytree structure, compared by identity."""
 
     __slots__ = (
-        "args_tree", "in_avals", "in_live", "in_tree", "jaxpr", "out_avals", "out_live", "out_tree", "places", "source",
+        "args_tree", "in_avals", "in_live", "in_tree", "jaxpr", "leaf_indices", "out_avals", "out_live", "out_tree",
+        "source",
     )  # fmt: skip
 
     def __init__(self, source: str, made: linearize_module.Linearized, in_avals: Any, in_tree: Any, out_tree: Any):
         self.args_tree = runtime.tree_flatten([])[1]  # the structure of ``args_res``
-        self.places: list[int | None] = [None] * len(made.residuals)  # for each residual the argument leaf that it is
+        self.leaf_indices: list[int | None] = [None] * len(
+            made.residuals
+        )  # for each residual the argument leaf that it is
         self.source = source
         self.jaxpr: Jaxpr = made.jaxpr
         self.in_live, self.out_live = made.in_live, made.out_live
@@ -389,9 +392,9 @@ def _told_apart(primals: tuple[Any, ...]) -> tuple[Any, ...]:
     if len({id(leaf) for leaf in leaves}) == len(leaves):
         return primals
     seen: set[int] = set()
-    for place, leaf in enumerate(leaves):
+    for index, leaf in enumerate(leaves):
         if id(leaf) in seen and type(leaf) is runtime.Array:
-            leaves[place] = runtime.array_alias(leaf, leaf.aval)
+            leaves[index] = runtime.array_alias(leaf, leaf.aval)
         seen.add(id(leaf))
     return runtime.tree_unflatten(tree, leaves)
 
@@ -428,7 +431,7 @@ def _in_tuples(trees: Sequence[Any], leaves: Iterator[Any]) -> list[Any]:
     return whole
 
 
-def _argument_places(leaves: Sequence[Any], residuals: Sequence[Any]) -> list[int | None]:
+def _argument_indices(leaves: Sequence[Any], residuals: Sequence[Any]) -> list[int | None]:
     """For each residual the number of the argument leaf that it is; None if there is no such leaf, or more than one."""
     known: dict[int, int | None] = {}
     for index, leaf in enumerate(leaves):
@@ -454,15 +457,15 @@ def fwd_and_bwd(
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
 
     def fwd(*args: Any, **kwargs: Any) -> Any:
-        places = [range(len(args))[number] for number in numbers]
+        indices = [range(len(args))[number] for number in numbers]
 
         def of_selected(*given: Any) -> Any:
             whole = list(args)
-            for place, value in zip(places, given, strict=True):
-                whole[place] = value
+            for index, value in zip(indices, given, strict=True):
+                whole[index] = value
             return fun(*whole, **kwargs)
 
-        return vjp(of_selected, *[args[place] for place in places], has_aux=has_aux)
+        return vjp(of_selected, *[args[index] for index in indices], has_aux=has_aux)
 
     def bwd(residuals: Any, ct: Any) -> Any:
         made = residuals(ct)

@@ -1,7 +1,7 @@
 """What ``vjp(...)[1].with_refs`` takes and gives for each argument: a reference to add to, a value, or nothing.
 
-DontWant()   given: this cotangent is not wanted              DidntWant()  what stands in its place
-GradValue()  given: the cotangent is wanted as a value        GradRef()    in place of what was added to a reference
+DontWant()   given: this cotangent is not wanted              DidntWant()  what is given instead
+GradValue()  given: the cotangent is wanted as a value        GradRef()    given instead: a reference has it
 """
 
 from __future__ import annotations

@@ -44,25 +44,25 @@ def split_arguments(fun: Callable[..., Any], argnums: int | tuple[int, ...], arg
             f"differentiating with respect to argnums={argnums} requires at least {needed} positional arguments to be "
             f"passed by the caller, but got only {len(args)} positional arguments."
         )
-    places = [number % len(args) for number in numbers]
-    if len({*places}) < len(places):
+    positions = [number % len(args) for number in numbers]
+    if len({*positions}) < len(positions):
         raise TypeError(f"argnums={argnums} names an argument twice; name each argument to differentiate by once.")
-    return places
+    return positions
 
 
 class Named:
     """The user's names of the differentiated leaves, computed only when an error needs them."""
 
-    def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], places: Sequence[int]) -> None:
-        self.fun, self.args, self.places = fun, args, places
+    def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], positions: Sequence[int]) -> None:
+        self.fun, self.args, self.positions = fun, args, positions
 
     def __getitem__(self, index: int) -> str:
         names = signature.argument_names(self.fun, len(self.args), ())
         paths = []
-        for place in self.places:
+        for position in self.positions:
             paths += [
-                names[place] + tree_util.keystr(path)
-                for path, _ in tree_util.tree_flatten_with_path(self.args[place])[0]
+                names[position] + tree_util.keystr(path)
+                for path, _ in tree_util.tree_flatten_with_path(self.args[position])[0]
             ]
         return paths[index]
 
@@ -142,16 +142,16 @@ def value_and_grad(
     @functools.wraps(fun, assigned=COPIED)
     @tracebacks.boundary
     def value_and_grad_f(*args: P.args, **kwargs: P.kwargs) -> Any:
-        places = split_arguments(fun, numbers, args)
-        selected = [args[place] for place in places]
-        names = Named(fun, args, places)
+        positions = split_arguments(fun, numbers, args)
+        selected = [args[position] for position in positions]
+        names = Named(fun, args, positions)
         for index, leaf in enumerate(runtime.tree_flatten(selected)[0]):
             check_input("grad", holomorphic, allow_int, leaf, functools.partial(names.__getitem__, index))
 
         def of_selected(*given: Any) -> Any:
             whole = list(args)
-            for place, value in zip(places, given, strict=True):
-                whole[place] = value
+            for position, value in zip(positions, given, strict=True):
+                whole[position] = value
             return inner(*whole, **kwargs)
 
         (outs, pullback), function = derivatives.vjp_flat(of_selected, selected, has_aux)

@@ -64,20 +64,20 @@ class _Call:
 
     def __init__(self, fun: Callable[..., Any], numbers: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
-            self.places = split_arguments(fun, numbers, args)
+            self.positions = split_arguments(fun, numbers, args)
         except TypeError as error:  # the type that jacobians raise
             raise ValueError(str(error)) from None
-        self.selected = [args[place] for place in self.places]
+        self.selected = [args[position] for position in self.positions]
         self.single = isinstance(numbers, int)
         self.leaves, self.tree = runtime.tree_flatten(self.selected[0] if self.single else tuple(self.selected))
         self.types = [flat_functions.check_leaf(leaf) for leaf in self.leaves]
         self._fun, self._args, self._kwargs = fun, args, kwargs
-        self._names = Named(fun, args, self.places)
+        self._names = Named(fun, args, self.positions)
 
     def __call__(self, *given: Any) -> Any:
         whole = list(self._args)
-        for place, value in zip(self.places, given, strict=True):
-            whole[place] = value
+        for position, value in zip(self.positions, given, strict=True):
+            whole[position] = value
         return self._fun(*whole, **self._kwargs)
 
     def check(self, word: str, holomorphic: bool, allow_int: bool) -> None:

@@ -111,13 +111,13 @@ def _push_partials(primitive: Any, primals: Any, tangents: Any, params: dict[str
 def _push_linear(primitive: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
     """The operation applied to the tangents; operands in which it is not linear keep their values."""
     out = primitive.bind(*primals, **params)
-    places = range(len(primals))[primitive.linear]
-    if all(type(tangents[place]) is Zero for place in places):
+    indices = range(len(primals))[primitive.linear]
+    if all(type(tangents[index]) is Zero for index in indices):
         many = primitive.multiple_results
         return out, [Zero.from_primal_value(x) for x in out] if many else Zero.from_primal_value(out)
     operands = list(primals)
-    for place in places:
-        operands[place] = linear.instantiate(tangents[place])
+    for index in indices:
+        operands[index] = linear.instantiate(tangents[index])
     return out, primitive.bind(*operands, **params)
 
 

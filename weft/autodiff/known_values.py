@@ -31,12 +31,12 @@ Flags = tuple[bool, ...]
 
 class Rest(NamedTuple):
     """``known``: position of a result -> its value. The equation of ``params`` on ``operands`` gives those at
-    ``places``, and perhaps others, at places that are None."""
+    ``indices``, and perhaps others, where ``indices`` has None."""
 
     known: dict[int, Any]
     operands: list[Any]
     params: dict[str, Any]
-    places: list[int | None]
+    indices: list[int | None]
 
 
 _UNKNOWN = object()
@@ -68,7 +68,7 @@ def _evaluated(closed: ClosedJaxpr, operands: Sequence[Any]) -> list[Any]:
             outs = made if eqn.primitive.multiple_results else [made]
         elif eqn.primitive.separate is not None:
             rest = eqn.primitive.separate(given, unknown, eqn.params)
-            outs = outs if rest is None else [rest.known.get(place, _UNKNOWN) for place in range(len(outs))]
+            outs = outs if rest is None else [rest.known.get(index, _UNKNOWN) for index in range(len(outs))]
         values.update(zip(eqn.outvars, outs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
@@ -86,8 +86,8 @@ def _known_part(closed: ClosedJaxpr, unknown: Sequence[bool], wanted: Sequence[b
 def _same_equation(known: Sequence[Any], after: Flags, operands: Sequence[Any], params: dict[str, Any]) -> Rest:
     """The whole equation as the rest, which computes the known results again and does not give them."""
     found = iter(known)
-    values = {place: next(found) for place, flag in enumerate(after) if not flag}
-    return Rest(values, list(operands), params, [place if flag else None for place, flag in enumerate(after)])
+    values = {index: next(found) for index, flag in enumerate(after) if not flag}
+    return Rest(values, list(operands), params, [index if flag else None for index, flag in enumerate(after)])
 
 
 def _call(operands: Sequence[Any], unknown: Flags, params: dict[str, Any]) -> Rest | None:
@@ -131,15 +131,15 @@ def _scan(operands: Sequence[Any], unknown: Flags, params: dict[str, Any]) -> Re
     others = {name: params[name] for name in ("length", "reverse", "unroll")}
     outs = loop_derivatives.bind_scan(program, *groups, **others)
     n_known = len(outs) - len(state)
-    places = [place for place, flag in enumerate(after) if not flag]
+    indices = [index for index, flag in enumerate(after) if not flag]
     # the rest, in which those parts are rows
     order = [*range(first), *[k for k in range(first, last) if moves[k - first]], *range(last, len(operands))]
-    moving: list[int | None] = [place for place, flag in enumerate(after) if flag]
+    moving: list[int | None] = [index for index, flag in enumerate(after) if flag]
     rest = jaxpr.replace(
         invars=[*[jaxpr.invars[k] for k in order], *state], outvars=_marked(jaxpr.outvars, after), debug_info=None
     )
     return Rest(
-        dict(zip(places, outs[:n_known], strict=True)),
+        dict(zip(indices, outs[:n_known], strict=True)),
         [*[operands[k] for k in order], *outs[n_known:]],
         {**params, "jaxpr": ClosedJaxpr(rest, closed.consts), "num_carry": sum(moves)},
         moving,

@@ -135,7 +135,7 @@ class Split(NamedTuple):
     def find_residuals(self, inputs: Sequence[Any], results: Sequence[Any] | dict[int, Any]) -> list[Any]:
         """The values of the residuals in one call."""
         where: dict[str, Any] = {"input": inputs, "result": results}
-        return [place if word == "constant" else where[word][place] for word, place in self.residuals]
+        return [source if word == "constant" else where[word][source] for word, source in self.residuals]
 
 
 def linearize_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> Split:
@@ -147,7 +147,7 @@ def linearize_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> Split:
 def _linearize_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> Split:
     jaxpr = closed.jaxpr
     made: Any = None
-    places: list[tuple[str, Any]] = []
+    sources: list[tuple[str, Any]] = []
 
     def known(*values: Any) -> list[Any]:
         nonlocal made
@@ -160,21 +160,21 @@ def _linearize_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> Split:
                 known_results.setdefault(out.val, ("result", index))  # type: ignore[attr-defined]
         for residual in made.residuals:
             if not isinstance(residual, Tracer) or residual._trace is not state.trace:
-                places.append(("constant", residual))  # an array, or a value that a custom rule captured
+                sources.append(("constant", residual))  # an array, or a value that a custom rule captured
                 continue
             v = residual.val  # type: ignore[attr-defined]
-            place = inputs.get(v) or known_results.get(v)
-            if place is None:
-                place = known_results[v] = ("result", len(results))
+            source = inputs.get(v) or known_results.get(v)
+            if source is None:
+                source = known_results[v] = ("result", len(results))
                 results.append(residual)
-            places.append(place)
+            sources.append(source)
         return results
 
     known_jaxpr, _ = tracing.trace_to_jaxpr(known, [v.aval for v in jaxpr.invars], jaxpr.debug_info, of_program=True)
     known_jaxpr = known_jaxpr.replace(jaxpr=rewrite.dce(known_jaxpr.jaxpr)[0])
     tangents = made.jaxpr
     linear = tangents.replace(constvars=[], invars=[*tangents.constvars, *tangents.invars])
-    return Split(known_jaxpr, ClosedJaxpr(linear), tuple(places), made.out_live)
+    return Split(known_jaxpr, ClosedJaxpr(linear), tuple(sources), made.out_live)
 
 
 def without_dead(made: Linearized) -> Linearized:

@@ -113,9 +113,9 @@ def _jvp_scan(
     wanted = (*flags[first:last], *out_live[num_carry:])
     program = _completed(program, out_live, wanted, jaxpr.out_avals, n_outs)
     n = len(types)
-    places = [n - 1 + sum(flags[: k + 1]) for k in range(n)]  # k -> position of input k's tangent among the inputs
+    positions = [n - 1 + sum(flags[: k + 1]) for k in range(n)]  # k -> position of input k's tangent among the inputs
     groups = [range(first), range(first, last), range(last, n)]
-    order = [[*group, *[places[k] for k in group if flags[k]]] for group in groups]
+    order = [[*group, *[positions[k] for k in group if flags[k]]] for group in groups]
     outs_order = [
         *range(num_carry), *[n_outs + i for i in range(sum(wanted[:num_carry]))],
         *range(num_carry, n_outs), *[n_outs + i for i in range(sum(wanted[:num_carry]), sum(wanted))],
@@ -151,16 +151,16 @@ def _linearize_scan(
     # residuals, constant or one row per step: (position among the linear program's inputs, value)
     steady, moving = [], []
     same = _same_in_every_step(split, first, primals)
-    for place, (word, which) in enumerate(split.residuals):
+    for position, (word, which) in enumerate(split.residuals):
         if word == "result" and which in same:
-            steady.append((place, same[which]))
+            steady.append((position, same[which]))
         elif word == "constant" or (word == "input" and which < first):
-            steady.append((place, which if word == "constant" else primals[which]))
+            steady.append((position, which if word == "constant" else primals[which]))
         elif word == "input" and which >= last:
-            moving.append((place, ("row", which)))
+            moving.append((position, ("row", which)))
         else:
             atom = known.invars[which] if word == "input" else known.outvars[which]
-            moving.append((place, ("stack", len(stacked))))
+            moving.append((position, ("stack", len(stacked))))
             stacked.append(atom)
     program = known.replace(outvars=[*known.outvars[:n_outs], *stacked])
     program = ClosedJaxpr(rewrite.dce(program)[0] if same else program, split.known.consts)
@@ -169,12 +169,12 @@ def _linearize_scan(
     wanted = (*flags[first:last], *split.out_live[num_carry:])
     linear = _completed(split.linear, split.out_live, wanted, jaxpr.out_avals)
     n_residuals = len(split.residuals)
-    tangent_places = [n_residuals + sum(flags[:k]) for k in range(len(types))]
+    tangent_positions = [n_residuals + sum(flags[:k]) for k in range(len(types))]
     groups = [[k for k in group if flags[k]] for group in (range(first), range(first, last), range(last, len(types)))]
     order = [
-        *[place for place, _ in steady], *[tangent_places[k] for k in groups[0]],
-        *[tangent_places[k] for k in groups[1]],
-        *[place for place, _ in moving], *[tangent_places[k] for k in groups[2]],
+        *[position for position, _ in steady], *[tangent_positions[k] for k in groups[0]],
+        *[tangent_positions[k] for k in groups[1]],
+        *[position for position, _ in moving], *[tangent_positions[k] for k in groups[2]],
     ]  # fmt: skip
     linear = _permuted(linear, order)
 
@@ -199,15 +199,15 @@ def _same_in_every_step(split: linearize.Split, first: int, primals: Sequence[An
     for equation in known.eqns:
         if not equation.effects and all(isinstance(v, Literal) or v in from_captured for v in equation.invars):
             from_captured.update(equation.outvars)
-    places = [which for word, which in split.residuals if word == "result"]
-    places = [k for k in places if isinstance(known.outvars[k], Var) and known.outvars[k] in from_captured]
-    if not places:
+    positions = [which for word, which in split.residuals if word == "result"]
+    positions = [k for k in positions if isinstance(known.outvars[k], Var) and known.outvars[k] in from_captured]
+    if not positions:
         return {}
-    wanted = [known.outvars[k] for k in places]
+    wanted = [known.outvars[k] for k in positions]
     equations = [e for e in known.eqns if all(v in from_captured for v in e.outvars)]
     program = known.replace(invars=known.invars[:first], outvars=wanted, eqns=equations, debug_info=None)
     values = eval_jaxpr(rewrite.dce(program)[0], split.known.consts, *primals[:first])
-    return dict(zip(places, values, strict=True))
+    return dict(zip(positions, values, strict=True))
 
 
 def _transpose_scan(
@@ -256,8 +256,8 @@ def _transpose_scan(
     state = [*[_zero(types[k]) for k in consts], *whole[:num_carry]]
     inputs = [*whole[num_carry:], *[operands[k] for k in known_rows]]
     outs = bind_scan(body, [operands[k] for k in known_consts], state, inputs, reverse=not reverse, **params)
-    places = [*consts, *range(first, last), *rows]
-    found = dict(zip(places, outs, strict=True))
+    positions = [*consts, *range(first, last), *rows]
+    found = dict(zip(positions, outs, strict=True))
     return [found.get(k) if is_undefined(x) else None for k, x in enumerate(operands)]
 
 
@@ -291,9 +291,9 @@ def _jvp_while(
     wanted = flags[body_nconsts:]
     program = _completed(program, out_live, wanted, body_jaxpr.out_avals, n_state)
     n = len(types)
-    places = [n - 1 + sum(flags[: k + 1]) for k in range(n)]
+    positions = [n - 1 + sum(flags[: k + 1]) for k in range(n)]
     groups = (range(body_nconsts), range(body_nconsts, n))
-    order = [k for group in groups for k in (*group, *[places[i] for i in group if flags[i]])]
+    order = [k for group in groups for k in (*group, *[positions[i] for i in group if flags[i]])]
     program, in_body = bodies.without_constants(_permuted(program, order))
     test = cond_jaxpr.jaxpr
     unread = [Var(tangent_aval(types[k])) for k in groups[1] if flags[k]]
@@ -366,7 +366,7 @@ def _linearize_cond(live: Flags, *primals: Any, branches: tuple[ClosedJaxpr, ...
     n_outs = len(branches[0].out_avals)
     wanted = tuple([any(column) for column in zip(*[split.out_live for split in splits], strict=True)])
     kept = [[k for word, k in split.residuals if word == "result"] for split in splits]
-    kinds_of = [[split.known.out_avals[k] for k in places] for split, places in zip(splits, kept, strict=True)]
+    kinds_of = [[split.known.out_avals[k] for k in own] for split, own in zip(splits, kept, strict=True)]
     known = [_with_all_residuals(splits[b], kept[b], kinds_of, b, n_outs) for b in range(len(splits))]
     outs = bind_cond(index, known, operands, params)
     residuals = outs[n_outs:]

@@ -49,9 +49,9 @@ def split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy)
 def _split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy) -> Kept:
     split = linearize.linearize_jaxpr(closed, live)
     n_outs, n_inputs = len(closed.out_avals), len(closed.in_avals)
-    places = [which for word, which in split.residuals if word == "result"]
-    divided = divide(split.known, [place in places for place in range(len(split.known.out_avals))], policy)
-    order = sorted(set(places))
+    indices = [which for word, which in split.residuals if word == "result"]
+    divided = divide(split.known, [index in indices for index in range(len(split.known.out_avals))], policy)
+    order = sorted(set(indices))
 
     def tangents(*given: Any) -> list[Any]:
         inputs = given[divided.n_kept : divided.n_kept + n_inputs]
@@ -64,10 +64,10 @@ def _split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy
     made, _ = tracing.trace_to_jaxpr(tangents, in_avals, closed.jaxpr.debug_info, of_program=True)
     program, used = rewrite.dce(made.jaxpr)
     start = divided.n_kept
-    reads = tuple([place for place in range(n_inputs) if used[start + place]])
-    stay = [*range(start), *[start + place for place in reads], *range(start + n_inputs, len(in_avals))]
-    program = program.replace(invars=[program.invars[place] for place in stay])
-    results = [place < n_outs or place >= len(split.known.out_avals) for place in range(len(divided.known.out_avals))]
+    reads = tuple([index for index in range(n_inputs) if used[start + index]])
+    stay = [*range(start), *[start + index for index in reads], *range(start + n_inputs, len(in_avals))]
+    program = program.replace(invars=[program.invars[index] for index in stay])
+    results = [index < n_outs or index >= len(split.known.out_avals) for index in range(len(divided.known.out_avals))]
     known = _without_unread(rewrite.dce(divided.known.jaxpr, results)[0])
     return Kept(ClosedJaxpr(known, divided.known.consts), ClosedJaxpr(program, made.consts), reads, split.out_live)
 
@@ -114,7 +114,7 @@ def divide(closed: ClosedJaxpr, wanted: Sequence[bool], policy: Policy) -> Divid
         parts = _divided_equation(eqn, needed, policy)
         if parts is not None:
             inside[id(eqn)] = parts
-        read = eqn.invars if parts is None else [eqn.invars[place] for place in parts.reads]
+        read = eqn.invars if parts is None else [eqn.invars[index] for index in parts.reads]
         needed.update(atom for atom in read if type(atom) is Var)
     again.reverse()
     kept = [v for eqn in jaxpr.eqns for v in eqn.outvars if v in needed and v in keepable]
@@ -173,8 +173,8 @@ def _run_again(eqn: JaxprEqn, values: dict[Var, Any], parts: _Inside | None = No
     """Evaluate an equation on ``values`` and add its results; if it is split (``parts``), its second part."""
     with source_info.replayed(eqn.source):
         if parts is not None:
-            outs = parts.second(kept, {place: _read(values, eqn.invars[place]) for place in parts.reads})
-            values.update((eqn.outvars[place], out) for place, out in outs.items())
+            outs = parts.second(kept, {index: _read(values, eqn.invars[index]) for index in parts.reads})
+            values.update((eqn.outvars[index], out) for index, out in outs.items())
             return
         out = eqn.primitive.bind(*[_read(values, atom) for atom in eqn.invars], **eqn.params)
     made = out if eqn.primitive.multiple_results else (out,)
@@ -245,12 +245,12 @@ def _divided_scan(eqn: JaxprEqn, wanted: list[bool], policy: Policy) -> _Inside 
         wanted[:n_carry] = grown
     if not parts.n_kept:
         return None
-    state = [place for place in range(first, last) if wanted[place - first]]
-    steady = [place for place in range(first) if parts.reads[place]]
-    moving = [place for place in range(last, len(eqn.invars)) if parts.reads[place]]
+    state = [index for index in range(first, last) if wanted[index - first]]
+    steady = [index for index in range(first) if parts.reads[index]]
+    moving = [index for index in range(last, len(eqn.invars)) if parts.reads[index]]
     program = parts.again.jaxpr
     order = [*steady, *state, *moving]
-    invars = [*[program.invars[parts.n_kept + place] for place in order], *program.invars[: parts.n_kept]]
+    invars = [*[program.invars[parts.n_kept + index] for index in order], *program.invars[: parts.n_kept]]
     again = ClosedJaxpr(program.replace(invars=invars, debug_info=None), parts.again.consts)
     rows = [scan.stacked_aval(aval, params["length"]) for aval in parts.known.out_avals[count:]]
 
@@ -261,8 +261,8 @@ def _divided_scan(eqn: JaxprEqn, wanted: list[bool], policy: Policy) -> _Inside 
         )
 
     def second(kept: Sequence[Any], operands: dict[int, Any]) -> dict[int, Any]:
-        outs = bind(again, len(steady), len(state), [*[operands[place] for place in order], *kept])
-        return dict(zip([place for place in range(count) if wanted[place]], outs, strict=True))
+        outs = bind(again, len(steady), len(state), [*[operands[index] for index in order], *kept])
+        return dict(zip([index for index in range(count) if wanted[index]], outs, strict=True))
 
     return _Inside(lambda *operands: bind(parts.known, first, n_carry, operands), second, rows, order)
 
@@ -273,8 +273,8 @@ def _divided_branches(eqn: JaxprEqn, wanted: list[bool], policy: Policy) -> _Ins
     if not any(parts.n_kept for parts in divided):
         return None
     count = len(eqn.outvars)
-    slots, places = _shared_slots([parts.known.out_avals[count:] for parts in divided])
-    reads = [place for place in range(1, len(eqn.invars)) if any(parts.reads[place - 1] for parts in divided)]
+    slots, slots_of = _shared_slots([parts.known.out_avals[count:] for parts in divided])
+    reads = [number for number in range(1, len(eqn.invars)) if any(parts.reads[number - 1] for parts in divided)]
 
     def bind(functions: Sequence[Callable[..., Any]], index: Any, operands: Sequence[Any], in_avals: list[Any]) -> Any:
         closed = [tracing.trace_to_jaxpr(function, in_avals)[0] for function in functions]
@@ -292,22 +292,22 @@ def _divided_branches(eqn: JaxprEqn, wanted: list[bool], policy: Policy) -> _Ins
 
             return flat
 
-        functions = [known(parts, own) for parts, own in zip(divided, places, strict=True)]
+        functions = [known(parts, own) for parts, own in zip(divided, slots_of, strict=True)]
         return bind(functions, index, operands, [v.aval for v in eqn.invars[1:]])
 
     def second(kept: Sequence[Any], operands: dict[int, Any]) -> dict[int, Any]:
         def again(parts: Divided, own: Sequence[int]) -> Callable[..., list[Any]]:
             def flat(*args: Any) -> list[Any]:
                 given = dict(zip(reads, args[len(slots) :], strict=True))
-                inputs = [given.get(place) for place in range(1, len(eqn.invars))]
+                inputs = [given.get(number) for number in range(1, len(eqn.invars))]
                 return eval_jaxpr(parts.again.jaxpr, parts.again.consts, *[args[k] for k in own], *inputs)
 
             return flat
 
-        functions = [again(parts, own) for parts, own in zip(divided, places, strict=True)]
-        in_avals = [*slots, *[eqn.invars[place].aval for place in reads]]
-        outs = bind(functions, operands[0], [*kept, *[operands[place] for place in reads]], in_avals)
-        return dict(zip([place for place in range(count) if wanted[place]], outs, strict=True))
+        functions = [again(parts, own) for parts, own in zip(divided, slots_of, strict=True)]
+        in_avals = [*slots, *[eqn.invars[number].aval for number in reads]]
+        outs = bind(functions, operands[0], [*kept, *[operands[number] for number in reads]], in_avals)
+        return dict(zip([number for number in range(count) if wanted[number]], outs, strict=True))
 
     return _Inside(first, second, slots, [0, *reads])
 
@@ -315,16 +315,16 @@ def _divided_branches(eqn: JaxprEqn, wanted: list[bool], policy: Policy) -> _Ins
 def _shared_slots(kept: Sequence[Sequence[Any]]) -> tuple[list[Any], list[list[int]]]:
     """(types of the slots for kept values, the slots of each branch). Branches share slots, since only one runs."""
     slots: list[Any] = []
-    places: list[list[int]] = []
+    slots_of: list[list[int]] = []
     for avals in kept:
         free = list(range(len(slots)))
         own = []
         for aval in avals:
-            place = next((k for k in free if slots[k] is aval), len(slots))
-            if place == len(slots):
+            slot = next((k for k in free if slots[k] is aval), len(slots))
+            if slot == len(slots):
                 slots.append(aval)
             else:
-                free.remove(place)
-            own.append(place)
-        places.append(own)
-    return slots, places
+                free.remove(slot)
+            own.append(slot)
+        slots_of.append(own)
+    return slots, slots_of

@@ -75,7 +75,7 @@ def _separated(eqn: JaxprEqn, moving: tuple[bool, ...], values: dict[Var, Any]) 
         rest = eqn.primitive.separate(operands, moving, eqn.params)
     if rest is None:
         return eqn
-    values.update((eqn.outvars[place], value) for place, value in rest.known.items())
+    values.update((eqn.outvars[index], value) for index, value in rest.known.items())
     invars: list[Atom] = []
     for operand in rest.operands:
         if type(operand) is not Var:
@@ -84,7 +84,7 @@ def _separated(eqn: JaxprEqn, moving: tuple[bool, ...], values: dict[Var, Any]) 
             operand = v
         invars.append(operand)
     outvars = [
-        DropVar(eqn.outvars[n].aval) if place is None else eqn.outvars[place] for n, place in enumerate(rest.places)
+        DropVar(eqn.outvars[n].aval) if index is None else eqn.outvars[index] for n, index in enumerate(rest.indices)
     ]
     return eqn.replace(invars=invars, outvars=outvars, params=rest.params)
 
@@ -120,7 +120,7 @@ def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: d
     if primitive.partials is not None and sum(type(x) is Undefined for x in operands) > 1:
         raise TypeError(
             f"[linear_transpose] the function is not linear: {primitive} combines two values that both depend on the "
-            f"arguments{_place(eqn)}"
+            f"arguments{_source_line(eqn)}"
         )
     given: Any = with_attributes(cts[0])
     if primitive.multiple_results:
@@ -158,7 +158,7 @@ def _applied(rule: Any, given: Any, operands: Sequence[Any], eqn: JaxprEqn) -> A
     ]
 
 
-def _place(eqn: JaxprEqn) -> str:
+def _source_line(eqn: JaxprEqn) -> str:
     line = str(eqn.source_info)
     return f" ({line})" if line else ""
 

@@ -29,7 +29,7 @@ from weft.core.tangents import Zero, tangent_aval
 from weft.dispatch.calls import call_primitive, composites
 from weft.effects import callbacks
 from weft.operations import effects, linear, logic, reductions, shape
-from weft.operations.mapped import Dim, all_in_front, at, in_front, placed
+from weft.operations.mapped import Dim, all_in_front, at, in_front, repeated
 
 
 def _call(
@@ -142,18 +142,18 @@ class MappedVjpRule(custom_vjp.VjpRule):
 
         made, dims = map_flat(one, self.axis, primals, self.dims)
         wanted = self.out_dims or (0,) * count
-        outs = [self._placed(*row) for row in zip(made[:count], dims[:count], wanted, strict=True)]
+        outs = [self._result(*row) for row in zip(made[:count], dims[:count], wanted, strict=True)]
         return outs, trees[0], made[count:], (trees[1], dims[count:])
 
-    def _placed(self, out: Any, dim: Dim, wanted: Dim) -> Any:
+    def _result(self, out: Any, dim: Dim, wanted: Dim) -> Any:
         if wanted is not None:
             return in_front(self.axis.size, out, dim)
         return out if dim is None else shape.index_in_dim(out, 0, dim, keepdims=False)  # the same for all elements
 
     def pull(self, res_tree: Any, out_tree: Any, residuals: Any, cts: Any, in_avals: Any) -> list[Any]:
         tree, res_dims = res_tree
-        places = self.out_dims or (0,) * len(cts)
-        live = [(ct, dim) for ct, dim in zip(cts, places, strict=True) if type(ct) is not Zero]
+        out_dims = self.out_dims or (0,) * len(cts)
+        live = [(ct, dim) for ct, dim in zip(cts, out_dims, strict=True) if type(ct) is not Zero]
         elements = [without_dim(aval, dim) for aval, dim in zip(in_avals, self.dims, strict=True)]
         count = len(residuals)
         zeros: list[bool] = []
@@ -162,7 +162,7 @@ class MappedVjpRule(custom_vjp.VjpRule):
             given = iter(values[count:])
             own = [
                 Zero(without_dim(ct.aval, dim)) if type(ct) is Zero else next(given)
-                for ct, dim in zip(cts, places, strict=True)
+                for ct, dim in zip(cts, out_dims, strict=True)
             ]
             back = self.rule.pull(tree, out_tree, values[:count], own, elements)
             zeros[:] = [type(ct) is Zero for ct in back]
@@ -187,7 +187,7 @@ class MappedVjpRule(custom_vjp.VjpRule):
             if dim is None and self.out_dims is not None and None in self.out_dims:
                 return ct  # already of all elements
             return reductions.reduce_sum(in_front(self.axis.size, ct, dim), (0,))
-        return placed(self.axis.size, ct, wanted) if dim is None else at(ct, dim, wanted)
+        return repeated(self.axis.size, ct, wanted) if dim is None else at(ct, dim, wanted)
 
 
 def _custom_vjp(
@@ -375,8 +375,8 @@ def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[C
     operands = [x if dim is None else in_front(size, x, dim) for x, dim in zip(operands, mapped, strict=True)]
     mapped = _flags([dim is not None for dim in mapped])
     columns = []
-    for place, branch in enumerate(branches):
-        taken = logic.eq(index, np.asarray(place, np.int32))
+    for number, branch in enumerate(branches):
+        taken = logic.eq(index, np.asarray(number, np.int32))
         own = [x if dim is None else _kept_apart(taken, x) for x, dim in zip(operands, mapped, strict=True)]
         outs, out_dims = map_flat(
             lambda *args, branch=branch: eval_jaxpr(branch.jaxpr, branch.consts, *args), axis, own, mapped

@@ -115,15 +115,15 @@ class PushedRule(VmapRule):
     def run(self, axis: Axis, flags: Sequence[bool], values: Sequence[Any]) -> tuple[list[Any], list[bool]]:
         flags, values = list(flags[self.captured :]), list(values[self.captured :])
         count = len(self.live)
-        places = [place for place, has in enumerate(self.live) if has]
+        indices = [index for index, has in enumerate(self.live) if has]
         both = flags[:count]
-        for place, flag in zip(places, flags[count:], strict=True):
-            both[place] = both[place] and flag
+        for index, flag in zip(indices, flags[count:], strict=True):
+            both[index] = both[index] and flag
         if not any(both):  # only values, or only tangents, are mapped: the rule runs on one element
             return self._run_elements(axis, flags, values)
-        for place, flag in zip(places, flags[count:], strict=True):
-            both[place] = both[place] or flag or flags[place]
-        wanted = [*both, *[both[place] for place in places]]
+        for index, flag in zip(indices, flags[count:], strict=True):
+            both[index] = both[index] or flag or flags[index]
+        wanted = [*both, *[both[index] for index in indices]]
         whole = [
             in_front(axis.size, x, 0 if flag else None) if want else x
             for x, flag, want in zip(values, flags, wanted, strict=True)

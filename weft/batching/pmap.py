@@ -134,11 +134,11 @@ def _on_devices(
     array[:] = devices
     out_tree: Any = None
     wanted: list[int | None] = []
-    places = [axis if axis is None else axis % avals.get_aval(x).ndim for axis, x in zip(axes, leaves, strict=True)]
+    mapped = [axis if axis is None else axis % avals.get_aval(x).ndim for axis, x in zip(axes, leaves, strict=True)]
 
     def of_shards(*shards: Any) -> list[Any]:
         nonlocal out_tree
-        slices = [x if place is None else shape.squeeze(x, (place,)) for x, place in zip(shards, places, strict=True)]
+        slices = [x if dim is None else shape.squeeze(x, (dim,)) for x, dim in zip(shards, mapped, strict=True)]
         args, kwargs = runtime.tree_unflatten(tree, slices)
         result = fun(kwargs, *args)
         outs, out_tree = runtime.tree_flatten(result)
@@ -159,7 +159,7 @@ def _on_devices(
         return moved
 
     specs: list[PartitionSpec] = []  # filled while ``of_shards`` is traced, before they are read
-    in_specs = tuple([_spec(place, name) for place in places])
+    in_specs = tuple([_spec(dim, name) for dim in mapped])
     outs = shard_map_module.mapped_function(
         of_shards, in_specs=in_specs, out_specs=specs, mesh=Mesh(array, (name,)), axis_names=frozenset(),
         check_vma=False, word="pmap",

@@ -67,7 +67,7 @@ def of_process(params: dict[str, Any], sizes: Mapping[Any, int]) -> kinds.Shards
 
 
 def _parts(name: Any, count: int, within: int) -> tuple[Any, ...]:
-    """The axes that take the place of one: none of extent 1, but at least one."""
+    """The axes that replace one: none of extent 1, but at least one."""
     return (*((name,) if count > 1 or within == 1 else ()), *((Within(name),) if within > 1 else ()))
 
 
@@ -102,7 +102,7 @@ def _block_type(aval: Any, within: PartitionSpec, devices: _Inner) -> Any:
 
 
 def _with_split_axes(jaxpr: Jaxpr, split: Mapping[Any, tuple[Any, ...]]) -> Jaxpr:
-    """The program with several names in place of one, in all its collectives."""
+    """The program with several names instead of one, in all its collectives."""
     if all(names == (name,) for name, names in split.items()):
         return jaxpr
     builder = Builder()

@@ -83,24 +83,24 @@ def _spec_of_residual(aval: Any, params: dict[str, Any]) -> PartitionSpec:
 def _with_vectors(split: linearize.Split, count: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """The programs of values and of tangents, between which scalar residuals go as vectors of one element."""
     known, linear = split.known, split.linear
-    scalars = [place for place, aval in enumerate(known.out_avals) if place >= count and not aval.shape]
+    scalars = [number for number, aval in enumerate(known.out_avals) if number >= count and not aval.shape]
     if not scalars:
         return known, linear
 
     def with_vectors(*values: Any) -> list[Any]:
         outs = eval_jaxpr(known.jaxpr, known.consts, *values)
-        return [shape.reshape(x, (1,)) if place in scalars else x for place, x in enumerate(outs)]
+        return [shape.reshape(x, (1,)) if number in scalars else x for number, x in enumerate(outs)]
 
     def of_vectors(*values: Any) -> list[Any]:
         given = list(values)
-        for index, (word, place) in enumerate(split.residuals):
-            if word == "result" and place in scalars:
+        for index, (word, number) in enumerate(split.residuals):
+            if word == "result" and number in scalars:
                 given[index] = shape.reshape(given[index], ())
         return eval_jaxpr(linear.jaxpr, linear.consts, *given)
 
     in_avals = linear.in_avals
-    for index, (word, place) in enumerate(split.residuals):
-        if word == "result" and place in scalars:
+    for index, (word, number) in enumerate(split.residuals):
+        if word == "result" and number in scalars:
             in_avals[index] = in_avals[index].update(shape=(1,))
     info = known.jaxpr.debug_info
     return (

@@ -26,7 +26,7 @@ _LOADED = shard_derivatives  # imported for the rules that it defines
 
 
 class _Infer:
-    """In place of specs: those of the arguments' own shardings."""
+    """Given instead of specs, it asks for those of the arguments' own shardings."""
 
     def __repr__(self) -> str:
         return "weft.sharding.Infer"
@@ -73,18 +73,18 @@ class _Settings:
 
     def _check_specs(self, word: str, specs: Any) -> None:
         for path, leaf in tree_util.tree_leaves_with_path(specs):
-            place = f"{word}{tree_util.keystr(path)}"
+            part = f"{word}{tree_util.keystr(path)}"
             if not isinstance(leaf, PartitionSpec):
                 raise TypeError(
-                    f"[shard_map] {word} is a tree of PartitionSpec objects; {place} is {leaf!r}, of type "
+                    f"[shard_map] {word} is a tree of PartitionSpec objects; {part} is {leaf!r}, of type "
                     f"{type(leaf).__name__}"
                 )
             if leaf.unreduced or leaf.reduced:
-                raise NotImplementedError(f"[shard_map] {place} is {leaf}: weft has no types of partial sums")
+                raise NotImplementedError(f"[shard_map] {part} is {leaf}: weft has no types of partial sums")
             for name in axes_of_spec(leaf):
                 if name not in self.names:
                     raise ValueError(
-                        f"[shard_map] {place} is {leaf}, which names the axis {name!r}; the function is mapped over "
+                        f"[shard_map] {part} is {leaf}, which names the axis {name!r}; the function is mapped over "
                         f"{sorted(map(str, self.names))} of {self.mesh}"
                     )
             check_unique(leaf, "shard_map", self.mesh)
@@ -161,7 +161,7 @@ def mapped_function(
 
 
 def smap(f: Callable[..., Any] | None = None, /, *, in_axes: Any = INFER, out_axes: Any, axis_name: Hashable) -> Any:
-    """``shard_map`` over one axis of the mesh of the context, with array axes as in ``vmap`` in place of specs.
+    """``shard_map`` over one axis of the mesh of the context, with array axes as in ``vmap`` instead of specs.
 
     ``in_axes``: an int (the array axis that is cut), None (not cut), or a tuple with one for each argument;
     ``out_axes`` is a tree of them for the result. TypeError for anything else.

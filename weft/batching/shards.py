@@ -117,11 +117,11 @@ def _type_shard_map(
     newly_manual_axes: frozenset[Any],
 ) -> Any:
     params = {"mesh": mesh, "check_vma": check_vma, "newly_manual_axes": newly_manual_axes}
-    for place, (aval, spec, v) in enumerate(zip(in_avals, in_specs, jaxpr.invars, strict=True)):
+    for number, (aval, spec, v) in enumerate(zip(in_avals, in_specs, jaxpr.invars, strict=True)):
         local = shard_type(aval, spec, params)
         if (local.shape, local.dtype, local.varying) != (v.aval.shape, v.aval.dtype, v.aval.varying):
             raise TypeError(
-                f"[shard_map] operand {place} of type {aval.str_short()} with the spec {spec} has shards of type "
+                f"[shard_map] operand {number} of type {aval.str_short()} with the spec {spec} has shards of type "
                 f"{local.str_short()}, the program takes {v.aval.str_short()}"
             )
     outs = [whole_type(atom.aval, spec, params) for atom, spec in zip(jaxpr.outvars, out_specs, strict=True)]
@@ -298,21 +298,21 @@ class Stack(NamedTuple):
     """Shards of a value in one array: the dimension along each mesh axis; None where all shards are the same."""
 
     array: Any
-    places: dict[Any, Dim]
+    positions: dict[Any, Dim]
 
 
 def _cut(value: Any, spec: PartitionSpec, mesh: Any) -> Stack:
     """A view of a whole value as its shards."""
     sizes: list[int] = []
-    places: dict[Any, Dim] = {}
+    positions: dict[Any, Dim] = {}
     extents = get_aval(value).shape
     for dimension, extent in enumerate(extents):
         names = axes_of_dimension(spec, dimension)
         for name in names:
-            places[name] = len(sizes)
+            positions[name] = len(sizes)
             sizes.append(mesh.shape[name])
         sizes.append(extent // parts(mesh, names))
-    return Stack(shape.reshape(value, sizes) if len(sizes) > len(extents) else value, places)
+    return Stack(shape.reshape(value, sizes) if len(sizes) > len(extents) else value, positions)
 
 
 def _mapped(axes: Sequence[Axis], run: Callable[..., list[Any]], values: Sequence[Stack]) -> list[Stack]:
@@ -320,12 +320,12 @@ def _mapped(axes: Sequence[Axis], run: Callable[..., list[Any]], values: Sequenc
     if not axes:
         return [Stack(out, {}) for out in run(*[value.array for value in values])]
     axis, rest = axes[0], axes[1:]
-    dims = [value.places.get(axis.name) for value in values]
+    dims = [value.positions.get(axis.name) for value in values]
     found: list[Stack] = []
 
     def within(*elements: Any) -> list[Any]:
         inner = [
-            Stack(x, {name: _without(place, dim) for name, place in value.places.items() if name != axis.name})
+            Stack(x, {name: _without(position, dim) for name, position in value.positions.items() if name != axis.name})
             for x, value, dim in zip(elements, values, dims, strict=True)
         ]
         found[:] = _mapped(rest, run, inner)
@@ -334,41 +334,41 @@ def _mapped(axes: Sequence[Axis], run: Callable[..., list[Any]], values: Sequenc
     outs, out_dims = map_flat(within, axis, [value.array for value in values], dims)
     made = []
     for out, dim, inner in zip(outs, out_dims, found, strict=True):
-        places = {name: _beside(place, dim) for name, place in inner.places.items()}
-        made.append(Stack(out, {**places, axis.name: dim}))
+        positions = {name: _beside(position, dim) for name, position in inner.positions.items()}
+        made.append(Stack(out, {**positions, axis.name: dim}))
     return made
 
 
-def _without(place: Dim, dim: Dim) -> Dim:
+def _without(position: Dim, dim: Dim) -> Dim:
     """A dimension's position once dimension ``dim`` is taken out."""
-    return place if place is None or dim is None else place - (place > dim)
+    return position if position is None or dim is None else position - (position > dim)
 
 
-def _beside(place: Dim, dim: Dim) -> Dim:
+def _beside(position: Dim, dim: Dim) -> Dim:
     """A dimension's position once a dimension has been put in at ``dim``."""
-    return place if place is None or dim is None else place + (place >= dim)
+    return position if position is None or dim is None else position + (position >= dim)
 
 
 def _joined(stack: Stack, spec: PartitionSpec, mesh: Any) -> Any:
     """The whole value. Along axes that the spec does not name all shards are the same, and the first is taken."""
-    array, places = stack.array, dict(stack.places)
+    array, positions = stack.array, dict(stack.positions)
     wanted = axes_of_spec(spec)
-    for name in list(places):
-        dim = places[name]
+    for name in list(positions):
+        dim = positions[name]
         if name in wanted:
             if dim is None:
                 array = in_front(mesh.shape[name], array, None)
-                places = {**{other: _beside(place, 0) for other, place in places.items()}, name: 0}
+                positions = {**{other: _beside(position, 0) for other, position in positions.items()}, name: 0}
         elif dim is not None:
             array = shape.index_in_dim(array, 0, dim, keepdims=False)
-            places = {**{other: _without(place, dim) for other, place in places.items()}, name: None}
+            positions = {**{other: _without(position, dim) for other, position in positions.items()}, name: None}
     extents = get_aval(array).shape
-    local = [d for d in range(len(extents)) if d not in [places[name] for name in wanted]]
+    local = [d for d in range(len(extents)) if d not in [positions[name] for name in wanted]]
     order: list[int] = []
     sizes: list[int] = []
     for dimension, own in enumerate(local):
         names = axes_of_dimension(spec, dimension)
-        order += [*[places[name] for name in names], own]  # type: ignore[list-item] - all are there by now
+        order += [*[positions[name] for name in names], own]  # type: ignore[list-item] - all are there by now
         sizes.append(extents[own] * parts(mesh, names))
     if order != sorted(order):
         array = shape.transpose(array, order)

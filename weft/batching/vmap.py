@@ -22,7 +22,7 @@ from weft.core.sizes import Size, whole
 from weft.dispatch.calls import flat_functions, signature
 from weft.dispatch.calls import jit as jit_module
 from weft.operations import convert, reductions
-from weft.operations.mapped import Dim, at, placed
+from weft.operations.mapped import Dim, at, repeated
 
 F = TypeVar("F", bound=Callable[..., Any])
 refused: dict[type, Any] = {}  # types of values that libraries take apart by their own rules
@@ -216,4 +216,4 @@ def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool, path:
     if not -rank <= wanted < rank:
         raise errors.AxisError(f"axis {wanted} is out of bounds for array of dimension {rank}: vmap out_axes{path()}")
     target = wanted % rank
-    return placed(size, value, target) if dim is None else at(value, dim, target)
+    return repeated(size, value, target) if dim is None else at(value, dim, target)

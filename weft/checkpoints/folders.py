@@ -5,7 +5,7 @@
       weft-arrays-3f0c.../           the arrays that a manifest names, a folder for each
       .lock                          held by a process that saves; the system frees it when the process ends
 
-Arrays are written into a new folder first. The manifest that names it takes its place last, by a rename, so that a
+Arrays are written into a new folder first. The manifest that names it is renamed to its own name last, so that a
 save that is killed changes nothing that can be read; the next save removes what it left.
 """
 

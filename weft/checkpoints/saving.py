@@ -3,7 +3,7 @@
 save(path, tree)      the form of the tree is compared among processes; the first makes a folder for the arrays
   each process        writes its shards, then the file ``done.<rank>``: a message through the file system, which a
                       save in the background can send while the program uses the network for its own
-  the first process   waits for all of these, writes the manifest and renames it into place
+  the first process   waits for all of these, writes the manifest and renames it to its own name
   the others          wait for that manifest, or for the file ``failed``
 """
 

@@ -136,12 +136,12 @@ def with_common_captures(bodies: Sequence[Body]) -> tuple[list[ClosedJaxpr], lis
     common: dict[int, Any] = {}
     for body in bodies:
         common.update({id(value): value for value in body.captured if id(value) not in common})
-    places = {key: index for index, key in enumerate(common)}
+    numbers = {key: index for index, key in enumerate(common)}
     avals = [aval_of(value) for value in common.values()]
     programs = []
     for body in bodies:
         jaxpr, own = body.closed.jaxpr, len(body.captured)
-        given = {places[id(value)]: v for value, v in zip(body.captured, jaxpr.invars, strict=False)}
+        given = {numbers[id(value)]: v for value, v in zip(body.captured, jaxpr.invars, strict=False)}
         if own == len(avals) and list(given) == list(range(own)):
             programs.append(body.closed)
             continue

@@ -89,7 +89,7 @@ def cond(
     """``true_fun(*operands)`` if ``pred`` holds, otherwise ``false_fun(*operands)``; only that function runs.
 
     ``pred`` is a scalar (a number counts as true unless it is zero). Both functions are traced; their results have one
-    structure and the same shapes and dtypes, otherwise TypeError names the place.
+    structure and the same shapes and dtypes, otherwise TypeError names the leaf that differs.
 
     >>> lax.cond(jnp.array(3) > 2, lambda x: x + 1, lambda x: x - 1, 10)
     Array(11, dtype=int32, weak_type=True)
@@ -202,18 +202,18 @@ def _bind(index: Any, operands: list[Any], programs: list[ClosedJaxpr], params: 
     """Record the equation, leaving out results that are the same operand in every branch."""
     columns = zip(*(_operand_results(program) for program in programs), strict=True)
     passed = [column[0] if len(set(column)) == 1 else None for column in columns]
-    known = [place is not None for place in passed]
+    known = [number is not None for number in passed]
     if any(known):
         pruned = {id(program): ClosedJaxpr(bodies.pruned(program.jaxpr, known)) for program in programs}
         programs = [pruned[id(program)] for program in programs]
     made = iter(cond_p.bind(index, *operands, branches=tuple(programs), **params))
-    return [next(made) if place is None else operands[place] for place in passed]
+    return [next(made) if number is None else operands[number] for number in passed]
 
 
 def _operand_results(closed: ClosedJaxpr) -> list[int | None]:
     """For each result the operand that it equals, or None."""
-    places: dict[Any, int] = {v: place for place, v in enumerate(closed.jaxpr.invars)}
-    return [None if isinstance(out, Literal) else places.get(out) for out in closed.jaxpr.outvars]
+    indices: dict[Any, int] = {v: index for index, v in enumerate(closed.jaxpr.invars)}
+    return [None if isinstance(out, Literal) else indices.get(out) for out in closed.jaxpr.outvars]
 
 
 def _agreeing(programs: Sequence[ClosedJaxpr]) -> list[ClosedJaxpr]:
@@ -277,15 +277,15 @@ PLATFORM = "cpu"  # the platform that weft's own compiler makes programs for
 OWN = ("weft",)  # stands for that compiler, where another branch is as right and better for others
 
 
-def platform_place(platforms: Platforms, platform: str | None = None) -> int:
+def platform_branch(platforms: Platforms, platform: str | None = None) -> int:
     """The branch for a platform; None: for weft's own compiler."""
     if platform is None:
         if OWN in platforms:
             return platforms.index(OWN)
         platform = PLATFORM
-    for place, names in enumerate(platforms):
+    for branch, names in enumerate(platforms):
         if names is not None and platform in names:
-            return place
+            return branch
     if None in platforms:
         return platforms.index(None)
     raise NotImplementedError(
@@ -293,7 +293,7 @@ def platform_place(platforms: Platforms, platform: str | None = None) -> int:
     )
 
 
-platform_index_p = Primitive("platform_index", kinds.Resolve(lambda platforms: np.int32(platform_place(platforms))))
+platform_index_p = Primitive("platform_index", kinds.Resolve(lambda platforms: np.int32(platform_branch(platforms))))
 platform_index_p.def_abstract_eval(lambda platforms: runtime.ShapedArray((), np.int32))
 platform_index_p.jvp, platform_index_p.transpose = None, None
 
@@ -305,16 +305,16 @@ def for_platform(closed: ClosedJaxpr, platform: str) -> ClosedJaxpr:
 
 
 def _for_platform(jaxpr: Jaxpr, platform: str) -> Jaxpr:
-    return jaxpr.memoize(f"for {platform}", functools.partial(_with_places, platform=platform)) or jaxpr
+    return jaxpr.memoize(f"for {platform}", functools.partial(_with_platform, platform=platform)) or jaxpr
 
 
-def _with_places(jaxpr: Jaxpr, platform: str) -> Jaxpr | None:
+def _with_platform(jaxpr: Jaxpr, platform: str) -> Jaxpr | None:
     """The program with the platform's name where the CPU's was; None if it asks for no platform."""
 
     def equation(eqn: JaxprEqn) -> JaxprEqn:
         if eqn.primitive is platform_index_p:
-            places = tuple([_renamed(names, platform) for names in eqn.params["platforms"]])
-            return eqn.replace(params={"platforms": places})
+            renamed = tuple([_renamed(names, platform) for names in eqn.params["platforms"]])
+            return eqn.replace(params={"platforms": renamed})
         if not jaxprs_in_params(eqn.params):
             return eqn
         return eqn.replace(params={name: _inside(value, platform) for name, value in eqn.params.items()})

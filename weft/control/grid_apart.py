@@ -54,7 +54,7 @@ class _Numbers:
     def __init__(self) -> None:
         self.rows: list[np.ndarray] = []
         self.inner: list[np.ndarray] = []
-        self._places: dict[bytes, tuple[str, int]] = {}
+        self._found: dict[bytes, tuple[str, int]] = {}
 
     def add(self, table: np.ndarray) -> tuple[str, int]:
         """Where the numbers i[cells apart, cells in order] are found.
@@ -63,9 +63,9 @@ class _Numbers:
         """
         table = np.ascontiguousarray(table, np.int32)
         key = table.tobytes()
-        found = self._places.get(key)
+        found = self._found.get(key)
         if found is None:
-            found = self._places[key] = self._added(table)
+            found = self._found[key] = self._added(table)
         return found
 
     def _added(self, table: np.ndarray) -> tuple[str, int]:
@@ -90,13 +90,13 @@ class Apart:
         self.trips = math.prod([grid[axis] for axis in order.inner])
         self.numbers = _Numbers()
         axes = (*order.apart, *order.inner)
-        places = np.indices([grid[axis] for axis in axes]).reshape(len(axes), self.apart, self.trips)
-        ids = dict(zip(axes, places, strict=True))
+        positions = np.indices([grid[axis] for axis in axes]).reshape(len(axes), self.apart, self.trips)
+        ids = dict(zip(axes, positions, strict=True))
         self.ids = [self.numbers.add(ids[axis]) for axis in range(len(grid))]
         multiplied = _multiplied(parts.body)
         self.laid_out = [self._is_laid_out(which, multiplied) for which in range(self.n_in)]
         self.in_rows = [which for which in range(self.n_in) if self._is_in_rows(which)]
-        self.firsts = [self._places(which, table) for which, table in enumerate(order.starts)]
+        self.firsts = [self._starts(which, table) for which, table in enumerate(order.starts)]
 
     def __call__(self) -> list[Any]:
         parts = self.parts
@@ -112,7 +112,7 @@ class Apart:
             made = lax.reshape(made, (len(table), *block.shape))
             whole = joined(made, table, block.padded(shape))
             if whole is None:
-                whole = placed(made, table, grid_blocks.pad(parts.arrays[which], block))
+                whole = updated(made, table, grid_blocks.pad(parts.arrays[which], block))
             found.append(grid_blocks.cut(whole, block, shape))
         return found
 
@@ -137,10 +137,10 @@ class Apart:
         counts = [n // size for n, size in zip(shape, block.shape, strict=True)]
         if math.prod(counts) != self.apart:
             return False
-        places = np.indices(counts).reshape(len(counts), -1).T * np.asarray(block.shape, np.int64)
-        return bool(np.all(table[:, 0] == places))
+        starts = np.indices(counts).reshape(len(counts), -1).T * np.asarray(block.shape, np.int64)
+        return bool(np.all(table[:, 0] == starts))
 
-    def _places(self, which: int, table: np.ndarray | None) -> list[tuple[str, int]] | None:
+    def _starts(self, which: int, table: np.ndarray | None) -> list[tuple[str, int]] | None:
         """Where the numbers are found that say where the block of an array begins."""
         if table is None or which in self.in_rows:
             return None
@@ -241,7 +241,7 @@ class Apart:
                 continue
             block, dtype = parts.blocks[which], parts.arrays[which].dtype
             if self.order.read[which - self.n_in]:
-                first = [self._at(place, rows, (), {}) for place in self.firsts[which] or ()]
+                first = [self._at(number, rows, (), {}) for number in self.firsts[which] or ()]
                 blocks.append(self._read(which, first))
             else:
                 blocks.append(lax.full(block.seen, grid_blocks.unset(dtype), dtype))
@@ -254,24 +254,24 @@ class Apart:
         """(output blocks, scratch arrays) after one cell."""
         parts = self.parts
         kept, scratch = iter(state[0]), state[1]
-        numbers = [self._at(place, rows, inner, both) for place in self.ids]
+        numbers = [self._at(number, rows, inner, both) for number in self.ids]
         blocks = []
         for which in range(len(parts.arrays)):
             if which >= self.n_in and self._is_kept(which):
                 blocks.append(next(kept))
                 continue
-            places = self.firsts[which]
+            starts = self.firsts[which]
             if which in self.in_rows:
                 blocks.append(rows[len(self.numbers.rows) + self.in_rows.index(which)])
-            elif places is None:
+            elif starts is None:
                 first = parts.start_of(which, numbers)
                 blocks.append(grid_blocks.read(self.whole[which], parts.blocks[which], first))
             else:
-                blocks.append(self._read(which, [self._at(place, rows, inner, both) for place in places]))
+                blocks.append(self._read(which, [self._at(number, rows, inner, both) for number in starts]))
         return parts.run(numbers, blocks, scratch, body)
 
-    def _at(self, place: tuple[str, int], rows: Sequence[Any], inner: Sequence[Any], both: Any) -> Any:
-        where, at = place
+    def _at(self, number: tuple[str, int], rows: Sequence[Any], inner: Sequence[Any], both: Any) -> Any:
+        where, at = number
         if where == "known":
             return np.int32(at)
         return {"row": rows, "inner": inner, "both": both}[where][at]
@@ -337,10 +337,10 @@ def joined(rows: Any, table: np.ndarray, shape: Sequence[int]) -> Any:
     total = math.prod(counts)
     if len(numbers) != total or len(np.unique(numbers)) != total:
         return None
-    places = np.argsort(numbers)
-    if np.any(np.diff(places) != 1):
+    sources = np.argsort(numbers)
+    if np.any(np.diff(sources) != 1):
         rows = lax.gather(
-            rows, places.astype(np.int32)[:, None],
+            rows, sources.astype(np.int32)[:, None],
             lax.GatherDimensionNumbers(tuple(range(1, rows.ndim)), (0,), (0,)), (1, *block),
             mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
         )  # fmt: skip
@@ -350,7 +350,7 @@ def joined(rows: Any, table: np.ndarray, shape: Sequence[int]) -> Any:
     return lax.reshape(lax.transpose(apart, order), tuple(shape))
 
 
-def placed(rows: Any, table: np.ndarray, whole: Any) -> Any:
+def updated(rows: Any, table: np.ndarray, whole: Any) -> Any:
     """The array with some blocks replaced by rows."""
     starts = table.astype(np.int32)
 

@@ -119,7 +119,7 @@ def read(x: Any, block: Blocking, first: Sequence[Any], inside: bool = False, al
     """The block of a padded array that begins at ``first``.
 
     Negative numbers are counted from the end, as ``lax.dynamic_slice`` does; a block that is not inside is moved to the
-    nearest place that is. ``inside``: it is known to be inside.
+    nearest position that is. ``inside``: it is known to be inside.
     """
     dims = [d for d, squeezed in enumerate(block.squeezed) if squeezed]
     if always or tuple(x.shape) != block.shape:

@@ -84,7 +84,7 @@ class Parts(Record):
     def run(
         self, numbers: Sequence[Any], blocks: Sequence[Any], scratch: Sequence[Any], body: ClosedJaxpr | None = None
     ) -> tuple[list[Any], list[Any]]:
-        """(output blocks, scratch arrays) after the body, or another program in its place."""
+        """(output blocks, scratch arrays) after the body, or after another program instead."""
         outs = jaxpr_as_fun(body or self.body)(*self.captured, *numbers, *self.prefetched, *blocks, *scratch)
         return outs[: len(self.outputs)], outs[len(self.outputs) :]
 
@@ -121,8 +121,8 @@ def in_order(*operands: Any, **params: Any) -> list[Any]:
             for x, b, first in zip(arrays, parts.blocks, firsts, strict=True)
         ]
         made, scratch = parts.run(numbers, blocks, scratch)
-        places = zip(outputs, made, parts.blocks[n_in:], firsts[n_in:], strict=True)
-        return [grid_blocks.write(*place, always) for place in places], scratch
+        written = zip(outputs, made, parts.blocks[n_in:], firsts[n_in:], strict=True)
+        return [grid_blocks.write(*args, always) for args in written], scratch
 
     outputs, _ = fori_loop(0, math.prod(parts.grid), cell, (outputs, scratch))
     assert len(outputs) == n_out

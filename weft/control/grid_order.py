@@ -63,8 +63,8 @@ def order(parts: Parts) -> Order | None:
         kept = [_is_kept(_sorted(found, grid, apart, inner)) for found in numbers if found is not None]
         if None in kept or (any(read[len(parts.outputs) :]) and not trusted):
             continue
-        placed = [None if table is None else _sorted(table, grid, apart, inner) for table in tables]
-        return Order(apart, inner, tuple(placed), tuple(map(bool, kept)), tuple(read))
+        ordered = [None if table is None else _sorted(table, grid, apart, inner) for table in tables]
+        return Order(apart, inner, tuple(ordered), tuple(map(bool, kept)), tuple(read))
     return None
 
 
@@ -120,9 +120,9 @@ def _is_free(grid: Sequence[int], axis: int, numbers: np.ndarray | None) -> bool
         return True
     if numbers is None:
         return False
-    place = np.ravel(np.indices(grid)[axis])
-    by_block = np.lexsort((place, numbers))
-    return not np.any((np.diff(numbers[by_block]) == 0) & (np.diff(place[by_block]) != 0))
+    position = np.ravel(np.indices(grid)[axis])
+    by_block = np.lexsort((position, numbers))
+    return not np.any((np.diff(numbers[by_block]) == 0) & (np.diff(position[by_block]) != 0))
 
 
 def _sorted(table: np.ndarray, grid: Sequence[int], apart: Sequence[int], inner: Sequence[int]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Grids whose cells compute every element from the elements at the same place: the body is run on whole arrays.
+"""Grids whose cells compute every element from the elements at the same index: the body is run on whole arrays.
 
 grid (i, j), blocks (8, 8) of x, y and out at (i, j): out = x * 2 + y    ->    out = x * 2 + y, of whole arrays
 """
@@ -47,7 +47,7 @@ def on_whole_arrays(parts: Any, order: Order) -> list[Any] | None:
 
 
 def _are_alike(parts: Any, order: Order, read: Sequence[int]) -> bool:
-    """Whether the blocks of some arrays lie at the same places, and are all of each array."""
+    """Whether the blocks of some arrays begin at the same indices, and are all of each array."""
     block, shape, table = parts.blocks[-1], tuple(parts.outputs[-1].shape), order.starts[-1]
     if table is None or not block.seen or any(element is not None for element in block.elements):
         return False

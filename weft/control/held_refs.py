@@ -17,13 +17,13 @@ class Held:
 
     def __init__(self, values: Sequence[Any], tree: Any) -> None:
         self._tree, self._count = tree, len(values)
-        self._refs = {place: value for place, value in enumerate(values) if is_block(value)}
-        self.rest = [value for place, value in enumerate(values) if place not in self._refs]
+        self._refs = {index: value for index, value in enumerate(values) if is_block(value)}
+        self.rest = [value for index, value in enumerate(values) if index not in self._refs]
 
     def whole(self, rest: Sequence[Any]) -> Any:
         """The state with its references."""
         others = iter(rest)
-        leaves = [self._refs[place] if place in self._refs else next(others) for place in range(self._count)]
+        leaves = [self._refs[index] if index in self._refs else next(others) for index in range(self._count)]
         return runtime.tree_unflatten(self._tree, leaves)
 
     def rest_of(self, state: Any, what: str) -> Any:
@@ -31,13 +31,13 @@ class Held:
         values, tree = runtime.tree_flatten(state)
         if tree != self._tree:
             return state
-        for place, ref in self._refs.items():
-            if not same(values[place], ref):
+        for index, ref in self._refs.items():
+            if not same(values[index], ref):
                 raise TypeError(
                     f"{what} was given the reference {ref.aval} in its state, and must return it at the same place; "
-                    f"it returned {values[place]}. Read and write the reference in place: it need not be in the state."
+                    f"it returned {values[index]}. Read and write the reference in place: it need not be in the state."
                 )
-        return [value for place, value in enumerate(values) if place not in self._refs]
+        return [value for index, value in enumerate(values) if index not in self._refs]
 
 
 def apart(values: Sequence[Any], tree: Any) -> Held | None:

@@ -41,7 +41,7 @@ def specialised(closed: ClosedJaxpr, known: dict[int, np.ndarray]) -> ClosedJaxp
     """The program for scalar operands that are known in all cases in which it runs: branches that follow are taken."""
 
     def run(*args: Any) -> list[Any]:
-        values = [_among(x, known[place]) if place in known else x for place, x in enumerate(args)]
+        values = [_among(x, known[index]) if index in known else x for index, x in enumerate(args)]
         return [_traced(x) for x in _run(closed, values, is_traced=True)]
 
     return trace_to_jaxpr(run, closed.in_avals, of_program=True)[0]

@@ -129,9 +129,9 @@ def _check_groups(rhs: Any, sizes: Any, groups: tuple[int, ...], free: bool, use
     """A dimension of rhs holds the groups where the ragged dimension is free, and none does elsewhere."""
     if len(groups) != int(free):
         wanted = "exactly one rhs group dimension" if free else "zero group dimensions in the rhs"
-        place = "noncontracting" if free else "contracting or batch"
+        kind = "noncontracting" if free else "contracting or batch"
         raise TypeError(
-            f"ragged_dot_general requires {wanted} when lhs ragged dimension is {place}, got "
+            f"ragged_dot_general requires {wanted} when lhs ragged dimension is {kind}, got "
             f"rhs_group_dimensions={groups} for rhs {rhs.shape}."
         )
     for group in groups:
@@ -192,9 +192,9 @@ class _Tiles:
         self.first = lax.concatenate([zero, lax.slice_in_dim(self.tile_ends, 0, groups - 1)], 0)
         self.groups = groups
 
-    def group_of(self, places: Any, ends: Any) -> Any:
+    def group_of(self, indices: Any, ends: Any) -> Any:
         """The group in which a row or tile lies, ``groups`` behind the last."""
-        behind = lax.ge(lax.expand_dims(places, (1,)), lax.expand_dims(ends, (0,)))
+        behind = lax.ge(lax.expand_dims(indices, (1,)), lax.expand_dims(ends, (0,)))
         return lax.reduce_sum(lax.convert_element_type(behind, np.int32), (1,))
 
     def rows(self, numbers: Any) -> tuple[Any, Any]:
@@ -208,13 +208,13 @@ class _Tiles:
         return at, lax.select(held, rows, lax.full_like(rows, -1))
 
 
-def _take(x: Any, places: Any) -> Any:
-    """``x[places]`` along the first dimension; zeros where a place is negative."""
+def _take(x: Any, indices: Any) -> Any:
+    """``x[indices]`` along the first dimension; zeros where an index is negative."""
     numbers = lax.GatherDimensionNumbers(
         offset_dims=tuple(range(1, x.ndim)), collapsed_slice_dims=(0,), start_index_map=(0,)
     )
     return lax.gather(
-        x, lax.expand_dims(places, (1,)), numbers, (1, *x.shape[1:]),
+        x, lax.expand_dims(indices, (1,)), numbers, (1, *x.shape[1:]),
         mode=lax.GatherScatterMode.FILL_OR_DROP, fill_value=0,
     )  # fmt: skip
 
@@ -226,8 +226,8 @@ def _row_products(lhs: Any, rhs: Any, sizes: Any, product: Callable[[Any, Any], 
     group, held = tiles.rows(lax.iota(np.int32, tiles.count))
 
     @checkpoint
-    def tile(_: Any, place: tuple[Any, Any]) -> tuple[Any, Any]:
-        number, rows = place
+    def tile(_: Any, numbered: tuple[Any, Any]) -> tuple[Any, Any]:
+        number, rows = numbered
         matrix = lax.squeeze(lax.dynamic_slice_in_dim(rhs, number, 1, axis=0), (0,))
         return None, product(_take(lhs, rows), matrix)
 
@@ -235,9 +235,9 @@ def _row_products(lhs: Any, rhs: Any, sizes: Any, product: Callable[[Any, Any], 
     numbers = lax.iota(np.int32, rows)
     own = tiles.group_of(numbers, tiles.ends)
     at = lax.min(own, np.int32(tiles.groups - 1))
-    place = lax.add(lax.mul(_take(tiles.first, at), np.int32(tiles.size)), lax.sub(numbers, _take(tiles.starts, at)))
-    place = lax.select(lax.lt(own, np.int32(tiles.groups)), place, lax.full_like(place, -1))
-    return _take(_flat(out, (2, 1)), place)
+    index = lax.add(lax.mul(_take(tiles.first, at), np.int32(tiles.size)), lax.sub(numbers, _take(tiles.starts, at)))
+    index = lax.select(lax.lt(own, np.int32(tiles.groups)), index, lax.full_like(index, -1))
+    return _take(_flat(out, (2, 1)), index)
 
 
 def _group_products(lhs: Any, rhs: Any, sizes: Any, product: Callable[[Any, Any], Any]) -> Any:
@@ -249,8 +249,8 @@ def _group_products(lhs: Any, rhs: Any, sizes: Any, product: Callable[[Any, Any]
     def part(rows: Any) -> Any:
         return product(lax.transpose(_take(lhs, rows), (1, 0)), _take(rhs, rows))
 
-    def tile(sums: Any, place: tuple[Any, Any]) -> tuple[Any, Any]:
-        number, rows = place
+    def tile(sums: Any, numbered: tuple[Any, Any]) -> tuple[Any, Any]:
+        number, rows = numbered
         sum_ = lax.add(lax.dynamic_slice_in_dim(sums, number, 1, axis=0), lax.expand_dims(part(rows), (0,)))
         return lax.dynamic_update_slice_in_dim(sums, sum_, number, axis=0), None
 
@@ -259,10 +259,10 @@ def _group_products(lhs: Any, rhs: Any, sizes: Any, product: Callable[[Any, Any]
     return scan(tile, zeros, (group, held))[0]
 
 
-def _free(lhs: Any, rhs: Any, sizes: Any, n_batch: int, n_in: int, place: int, product: Any) -> Any:
-    """The ragged dimension is the free one number ``place`` of lhs [b..., m..., k...]; rhs is [b..., g, k..., n...]."""
+def _free(lhs: Any, rhs: Any, sizes: Any, n_batch: int, n_in: int, ragged: int, product: Any) -> Any:
+    """The ragged dimension is free one number ``ragged`` of lhs [b..., m..., k...]; rhs is [b..., g, k..., n...]."""
     n_free = lhs.ndim - n_batch - n_in
-    outer, shape = place, (*lhs.shape[: n_batch + n_free], *rhs.shape[n_batch + 1 + n_in :])
+    outer, shape = ragged, (*lhs.shape[: n_batch + n_free], *rhs.shape[n_batch + 1 + n_in :])
     left = _flat(lhs, (n_batch, outer, 1, n_free - outer - 1, n_in))
     right = _flat(rhs, (n_batch, 1, n_in, rhs.ndim - n_batch - 1 - n_in))
     wide = _sizes(sizes, lhs.shape[: n_batch + outer])
@@ -276,13 +276,13 @@ def _free(lhs: Any, rhs: Any, sizes: Any, n_batch: int, n_in: int, place: int, p
     return lax.reshape(out, shape)
 
 
-def _contracted(lhs: Any, rhs: Any, sizes: Any, n_batch: int, n_in: int, place: int, product: Any) -> Any:
-    """The ragged dimension is the contracted one number ``place``; rhs is [b..., k..., n...]."""
+def _contracted(lhs: Any, rhs: Any, sizes: Any, n_batch: int, n_in: int, ragged: int, product: Any) -> Any:
+    """The ragged dimension is the contracted one number ``ragged``; rhs is [b..., k..., n...]."""
     n_free = lhs.ndim - n_batch - n_in
-    batch, outside = lhs.shape[:n_batch], lhs.shape[n_batch + n_free : n_batch + n_free + place]
+    batch, outside = lhs.shape[:n_batch], lhs.shape[n_batch + n_free : n_batch + n_free + ragged]
     free, rest = lhs.shape[n_batch : n_batch + n_free], rhs.shape[n_batch + n_in :]
-    left = _flat(lhs, (n_batch, n_free, place, 1, n_in - place - 1))
-    right = _flat(rhs, (n_batch, place, 1, n_in - place - 1, len(rest)))
+    left = _flat(lhs, (n_batch, n_free, ragged, 1, n_in - ragged - 1))
+    right = _flat(rhs, (n_batch, ragged, 1, n_in - ragged - 1, len(rest)))
     wide = _sizes(sizes, (*batch, *outside))
     wide = lax.reshape(wide, (left.shape[0], left.shape[2], wide.shape[1]))
 

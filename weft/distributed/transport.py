@@ -84,7 +84,7 @@ class Transport:
     def agree(self, number: int, fingerprint: int, description: str, where: str = "") -> None:
         """Compare what this rank is about to do with the others; called before everything that ranks do together.
 
-        DistributedError on ranks that differ in number or fingerprint, which names both descriptions and places; on
+        DistributedError on ranks that differ in number or fingerprint, which names both descriptions and locations; on
         ranks whose partner has ended; and after ``collective_timeout``.
         """
         self.start_agree(number, fingerprint, description, where).wait(f"the start of {description}")

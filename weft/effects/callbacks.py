@@ -22,7 +22,7 @@ from weft.core import avals, effects, fingerprint, kinds
 from weft.core.primitive import Primitive
 from weft.dispatch import devices
 from weft.operations import shape
-from weft.operations.mapped import Dim, at, placed
+from weft.operations.mapped import Dim, at, repeated
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
@@ -189,9 +189,9 @@ def _batch_pure(size: int, values: list[Any], dims: list[Dim], **params: Any) ->
         if dim is not None:
             value = at(value, dim, 0)
         elif method == "broadcast_all":
-            value = placed(size, value, 0)
+            value = repeated(size, value, 0)
         elif method == "expand_dims":
-            value = placed(1, value, 0)
+            value = repeated(1, value, 0)
         whole.append(value)
     outs = pure_callback_p.bind(*whole, **{**params, "result_avals": with_axis(params["result_avals"], size)})
     return outs, [0] * len(outs)

@@ -31,7 +31,7 @@ state = tracing.state
 class _Operands:
     """The operands of one call: which are references, which of those the function writes, and the caller's own.
 
-    Captured references come first, then the leaves of the arguments; a place counts both. Where the rule runs at once,
+    Captured references come first, then the leaves of the arguments; an index counts both. Where the rule runs at once,
     ``written`` are those that it turns out to write.
     """
 
@@ -46,23 +46,23 @@ class _Operands:
         self.is_open = written is None
 
     def lent(self, values: Sequence[Any], level: int) -> list[Any]:
-        """The operands as the rule takes them: new references in place of the values of references."""
+        """The operands as the rule takes them: new references instead of the values of references."""
         pairs = zip(values, self.avals, strict=True)
         return [x if aval is None else Ref(aval, x, level) for x, aval in pairs]
 
     def returned(self, values: Sequence[Any], given: Sequence[Any]) -> list[Any]:
         """What the written references hold. NotImplementedError if the rule wrote others."""
-        places = [place for place, aval in enumerate(self.avals) if aval is not None]
-        changed = [place for place in places if given[place]._value is not values[place]]
+        indices = [index for index, aval in enumerate(self.avals) if aval is not None]
+        changed = [index for index in indices if given[index]._value is not values[index]]
         if self.is_open:
             self.written = tuple(changed)
-        for place in changed:
-            if place not in self.written:
+        for index in changed:
+            if index not in self.written:
                 raise NotImplementedError(
-                    f"[{self.name}] the derivative rule writes a mutable array reference of type {self.avals[place]} "
+                    f"[{self.name}] the derivative rule writes a mutable array reference of type {self.avals[index]} "
                     "that the function itself does not write: let the function write it too, or write in bwd"
                 )
-        return [given[place]._value for place in self.written]
+        return [given[index]._value for index in self.written]
 
 
 def _run_rule(rule: Callable[[list[Any]], Any], operands: _Operands, values: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -75,13 +75,13 @@ def _run_rule(rule: Callable[[list[Any]], Any], operands: _Operands, values: Seq
             made = rule(given)
         return made, operands.returned(values, given)
     finally:
-        for place, ref in enumerate(given):
-            if type(ref) is Ref and operands.avals[place] is not None:
+        for index, ref in enumerate(given):
+            if type(ref) is Ref and operands.avals[index] is not None:
                 ref._closed = True
 
 
 class RefJvpRule(custom_jvp.JvpRule):
-    """The rule of a custom_jvp function, on values in place of references.
+    """The rule of a custom_jvp function, on values instead of references.
 
     For each reference the rule gets one of its tangent too, as it is before; what it writes there is the tangent after.
     """
@@ -113,10 +113,10 @@ class RefJvpRule(custom_jvp.JvpRule):
 
         (outs, out_tangents, _), finals = _run_rule(run, operands, primals)
         last = []
-        for place in operands.written:
-            slope, before, aval = slopes[place], tangents[place], operands.avals[place]
+        for index in operands.written:
+            slope, before, aval = slopes[index], tangents[index], operands.avals[index]
             assert aval is not None
-            if type(slope) is not Ref or (type(before) is Zero and slope._value is starts[place]):
+            if type(slope) is not Ref or (type(before) is Zero and slope._value is starts[index]):
                 last.append(Zero(tangent_aval(aval.inner_aval)))
             else:
                 last.append(slope._value)
@@ -138,7 +138,7 @@ def _tangent_ref(tangent: Any, aval: AbstractRef | None, level: int) -> Any:
 
 
 class RefVjpRule(custom_vjp.VjpRule):
-    """The rules of a custom_vjp function, on values in place of references.
+    """The rules of a custom_vjp function, on values instead of references.
 
     They say nothing of a reference's content, which keeps the tangent that it had.
     """
@@ -169,7 +169,7 @@ class RefVjpRule(custom_vjp.VjpRule):
 
     def constant_results(self, live: Sequence[bool], count: int) -> Sequence[int]:
         written = self.operands.written
-        return [count - len(written) + k for k, place in enumerate(written) if not live[place]]
+        return [count - len(written) + k for k, index in enumerate(written) if not live[index]]
 
     def pull(self, res_tree: Any, out_tree: Any, residuals: Any, cts: Any, in_avals: Any) -> list[Any]:
         operands, count = self.operands, len(self.operands.captured)
@@ -178,8 +178,8 @@ class RefVjpRule(custom_vjp.VjpRule):
         back = self.rule.pull(inner, tree, residuals, cts[:n_outs], avals[count:])
         last = dict(zip(operands.written, cts[n_outs:], strict=True))
         return [
-            ct if own is None else last.get(place, Zero(tangent_aval(aval)))
-            for place, (ct, own, aval) in enumerate(
+            ct if own is None else last.get(index, Zero(tangent_aval(aval)))
+            for index, (ct, own, aval) in enumerate(
                 zip([*[None] * count, *back], operands.avals, in_avals, strict=True)
             )
         ]
@@ -198,8 +198,8 @@ def run(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
     word = "jvp" if primitive is custom_jvp.custom_jvp_call_p else "rule"
     rule = params[word]
     n_captured = len(args) - rule.in_tree.num_leaves
-    held = [place for place in range(n_captured) if is_ref(args[place])]
-    seen = [args[place] for place in (*held, *range(n_captured, len(args)))]  # what the rule sees
+    held = [index for index in range(n_captured) if is_ref(args[index])]
+    seen = [args[index] for index in (*held, *range(n_captured, len(args)))]  # what the rule sees
     values = [discharge.value_of(x) for x in seen]
     if isinstance(trace, jvp.JVPTrace) and any(map(trace.owns, values)):
         operands = _Operands(params["name"], seen, len(held), None)
@@ -208,8 +208,8 @@ def run(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
     else:
         operands, program, rest, count = _of_values(args, params, seen, held)
         made = primitive.bind(*rest, *values, **{**params, "call_jaxpr": program, word: _RULES[word](rule, operands)})
-    for place, value in zip(operands.written, made[count:], strict=True):
-        discharge.store(seen[place], value)
+    for index, value in zip(operands.written, made[count:], strict=True):
+        discharge.store(seen[index], value)
     return made[:count]
 
 
@@ -219,17 +219,17 @@ def _of_values(args: list[Any], params: dict[str, Any], seen: list[Any], held: l
     found = discharge.discharged(closed.jaxpr, args)
     n_extra, n_outs = len(found.captured), len(closed.jaxpr.outvars)
     n_captured = len(args) - len(seen) + len(held)
-    others = [place for place in range(n_captured) if place not in held]
+    others = [index for index in range(n_captured) if index not in held]
     order = [*held, *range(n_captured, len(args))]
-    last = {order.index(place): v for place, v in zip(found.written, found.jaxpr.outvars[n_outs:], strict=True)}
+    last = {order.index(index): v for index, v in zip(found.written, found.jaxpr.outvars[n_outs:], strict=True)}
     invars = found.jaxpr.invars
     program = found.jaxpr.replace(
-        invars=[*invars[:n_extra], *[invars[n_extra + place] for place in (*others, *order)]],
+        invars=[*invars[:n_extra], *[invars[n_extra + index] for index in (*others, *order)]],
         outvars=[*found.jaxpr.outvars[:n_outs], *last.values()],
         debug_info=None,
     )
     operands = _Operands(params["name"], seen, len(held), tuple(last))
-    return operands, ClosedJaxpr(program), [*found.captured, *[args[place] for place in others]], n_outs
+    return operands, ClosedJaxpr(program), [*found.captured, *[args[index] for index in others]], n_outs
 
 
 _RULES: dict[str, Any] = {"jvp": RefJvpRule, "rule": RefVjpRule}

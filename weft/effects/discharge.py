@@ -20,7 +20,7 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
 from weft.core.ref_types import AbstractRef, CustomCallPrimitive, is_ref, uses_refs
 from weft.core.trace import Trace, set_current, trace_to_jaxpr
 from weft.effects.refs import Ref, get_p, root, standing_for, swap_p
-from weft.operations.mapped import at, placed
+from weft.operations.mapped import at, repeated
 
 state = tracing.state
 
@@ -28,7 +28,7 @@ state = tracing.state
 class Discharged(NamedTuple):
     """A program of values alone, which takes ``captured``, then the constants and arguments of the original.
 
-    Its results are those of the original and the last values of the references at the places ``written`` among the
+    Its results are those of the original and the last values of the references at the indices ``written`` among the
     original's constants and arguments.
     """
 
@@ -91,8 +91,8 @@ def _discharge(jaxpr: Jaxpr, own: Sequence[Any]) -> Discharged:
             outs = eval_jaxpr(jaxpr, args[:count], *args[count:])
         for ref in lent:
             ref._closed = True
-        written[:] = [place for place, x in enumerate(args) if type(x) is Ref and x._value is not values[place]]
-        return [*outs, *[args[place]._value for place in written]]
+        written[:] = [index for index, x in enumerate(args) if type(x) is Ref and x._value is not values[index]]
+        return [*outs, *[args[index]._value for index in written]]
 
     closed, _ = trace_to_jaxpr(flat, avals, None)
     program, captured = bodies.without_constants(closed)
@@ -129,24 +129,24 @@ def map_with_refs(
     dims: Sequence[Any],
 ) -> tuple[list[Any], list[Any]]:  # fmt: skip
     """``map_flat`` of a function with references among its arguments, each mapped as an array is."""
-    refs = [place for place, (x, dim) in enumerate(zip(values, dims, strict=True)) if is_ref(x) and dim is not None]
+    refs = [index for index, (x, dim) in enumerate(zip(values, dims, strict=True)) if is_ref(x) and dim is not None]
 
     def on_values(*args: Any) -> list[Any]:
         given = list(args)
-        for place in refs:
-            given[place] = Ref(AbstractRef(args[place].aval.strip_weak_type()), args[place], state.trace.level)
-            given[place]._whole = (values[place], dims[place], axis)
+        for index in refs:
+            given[index] = Ref(AbstractRef(args[index].aval.strip_weak_type()), args[index], state.trace.level)
+            given[index]._whole = (values[index], dims[index], axis)
         outs = function(*given)
-        for place in refs:
-            given[place]._closed = True
-        return [*outs, *[given[place]._value for place in refs]]
+        for index in refs:
+            given[index]._closed = True
+        return [*outs, *[given[index]._value for index in refs]]
 
-    operands = [value_of(x) if place in refs else x for place, x in enumerate(values)]
+    operands = [value_of(x) if index in refs else x for index, x in enumerate(values)]
     outs, out_dims = map_flat(on_values, axis, operands, dims)
     count = len(outs) - len(refs)
-    for place, value, dim in zip(refs, outs[count:], out_dims[count:], strict=True):
-        wanted = dims[place]
-        store(values[place], placed(axis.size, value, wanted) if dim is None else at(value, dim, wanted))
+    for index, value, dim in zip(refs, outs[count:], out_dims[count:], strict=True):
+        wanted = dims[index]
+        store(values[index], repeated(axis.size, value, wanted) if dim is None else at(value, dim, wanted))
     return outs[:count], out_dims[:count]
 
 

@@ -41,7 +41,7 @@ def _closed_programs(primitive: Any, args: list[Any], params: dict[str, Any]) ->
 def _check_distinct(operands: Sequence[Any]) -> None:
     """ValueError if a reference is an operand twice."""
     given = list(filter(is_ref, operands))
-    check_distinct(given, lambda: [f"reference {place}" for place in range(len(given))])
+    check_distinct(given, lambda: [f"reference {number}" for number in range(len(given))])
 
 
 def _call(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
@@ -59,8 +59,8 @@ def _call(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
         params["prevent_cse"] = (True,) * added + params["prevent_cse"]
     outs = primitive.bind(*operands, **params)
     n_outs = len(closed.jaxpr.outvars)
-    for place, value in zip(found.written, outs[n_outs:], strict=True):
-        store(given[place], value)
+    for index, value in zip(found.written, outs[n_outs:], strict=True):
+        store(given[index], value)
     return outs[:n_outs]
 
 
@@ -69,7 +69,7 @@ def _scan(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
     closed: ClosedJaxpr = params["jaxpr"]
     given, n_lead = [*closed.consts, *args], len(closed.consts)
     n_fixed = n_lead + params["num_consts"] + params["num_carry"]
-    found = discharged(closed.jaxpr, [x if place < n_fixed else None for place, x in enumerate(given)])
+    found = discharged(closed.jaxpr, [x if index < n_fixed else None for index, x in enumerate(given)])
     n_extra = len(found.captured)
     _check_distinct(given)
     n_consts, n_carry = params["num_consts"] + n_lead, params["num_carry"]
@@ -95,8 +95,8 @@ def _scan(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
     n_state = n_carry + len(state_refs)
     n_stacked = n_outs - n_carry
     finals = [*made[n_carry:n_state], *made[n_state + n_stacked :]]
-    for place, value in zip([*state_refs, *stacked_refs], finals, strict=True):
-        store(given[place], value)
+    for index, value in zip([*state_refs, *stacked_refs], finals, strict=True):
+        store(given[index], value)
     return [*made[:n_carry], *made[n_state : n_state + n_stacked]]
 
 
@@ -148,24 +148,24 @@ def _while_asked_first(primitive: Any, args: list[Any], params: dict[str, Any]) 
     n_tested, n_consts = params["cond_nconsts"], params["body_nconsts"]
     n_captured = n_tested + n_consts
     captured, carry = args[:n_captured], args[n_captured:]
-    places = [next(k for k in range(i + 1) if k == i or (is_ref(x) and is_ref(captured[k]) and same(x, captured[k])))
+    firsts = [next(k for k in range(i + 1) if k == i or (is_ref(x) and is_ref(captured[k]) and same(x, captured[k])))
               for i, x in enumerate(captured)]  # fmt: skip
-    kept = sorted(set(places))
-    where = [kept.index(place) for place in places]  # one operand for each reference
+    kept = sorted(set(firsts))
+    where = [kept.index(first) for first in firsts]  # one operand for each reference
 
     def flat(*values: Any) -> list[Any]:
-        given = [values[place] for place in where]
+        given = [values[first] for first in where]
         made = eval_jaxpr(step, [], *given[n_tested:], *values[len(kept) : -1])
         return [*made, *eval_jaxpr(test, [], *given[:n_tested], *made)]
 
     (goes_on,) = eval_jaxpr(test, [], *captured[:n_tested], *carry)
     state_avals = [bodies.aval_of(x) for x in carry]
     answer = bodies.aval_of(goes_on)
-    closed, _ = trace_to_jaxpr(flat, [*[bodies.aval_of(captured[place]) for place in kept], *state_avals, answer])
+    closed, _ = trace_to_jaxpr(flat, [*[bodies.aval_of(captured[first]) for first in kept], *state_avals, answer])
     program, extra = bodies.without_constants(closed)
     state_vars = [Var(aval) for aval in [*state_avals, answer]]
     outs = primitive.bind(
-        *extra, *[captured[place] for place in kept], *carry, goes_on,
+        *extra, *[captured[first] for first in kept], *carry, goes_on,
         cond_jaxpr=ClosedJaxpr(test.replace(constvars=[], invars=state_vars, outvars=[state_vars[-1]], eqns=[],
                                             effects=frozenset(), debug_info=None)),
         body_jaxpr=program, cond_nconsts=0, body_nconsts=len(extra) + len(kept),
@@ -178,7 +178,7 @@ def _cond(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
     index, operands = args[0], args[1:]
     _check_distinct(operands)
     found = [discharged(branch.jaxpr, operands) for branch in params["branches"]]
-    written = sorted({place for one in found for place in one.written})
+    written = sorted({number for one in found for number in one.written})
     extra = [x for one in found for x in one.captured]
     extra_avals = [bodies.aval_of(x) for x in extra]
     branches, before = [], 0
@@ -190,12 +190,12 @@ def _cond(primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
         own = one.jaxpr.invars[count:]
         n_outs = len(one.jaxpr.outvars) - len(one.written)
         last = dict(zip(one.written, one.jaxpr.outvars[n_outs:], strict=True))
-        outvars = [*one.jaxpr.outvars[:n_outs], *[last.get(place, own[place]) for place in written]]
+        outvars = [*one.jaxpr.outvars[:n_outs], *[last.get(number, own[number]) for number in written]]
         branches.append(ClosedJaxpr(one.jaxpr.replace(invars=[*leading, *own], outvars=outvars, debug_info=None)))
     outs = primitive.bind(index, *extra, *map(value_of, operands), **{**params, "branches": tuple(branches)})
     n_outs = len(outs) - len(written)
-    for place, value in zip(written, outs[n_outs:], strict=True):
-        store(operands[place], value)
+    for number, value in zip(written, outs[n_outs:], strict=True):
+        store(operands[number], value)
     return outs[:n_outs]
 
 

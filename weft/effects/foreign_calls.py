@@ -22,7 +22,7 @@ from weft.core.primitive import Primitive
 from weft.core.tracer import Tracer
 from weft.effects import callbacks
 from weft.operations import shape
-from weft.operations.mapped import Dim, at, placed
+from weft.operations.mapped import Dim, at, repeated
 from weft.operations.tokens import TOKEN
 
 # The numbers of dtypes in the C interface.
@@ -141,15 +141,15 @@ def _number(dtype: Any) -> int:
     return DTYPES[dtype.name]
 
 
-def token_places(params: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def token_indices(params: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Which operands, and which results, are tokens."""
     return params.get("tokens", ((), ()))
 
 
 def _handler(in_avals: Sequence[Any], params: Mapping[str, Any]) -> kinds.Handler:
     out_avals = params["result_avals"]
-    ins, outs = token_places(params)
-    tokens = {*ins, *[len(in_avals) + place for place in outs]}
+    ins, outs = token_indices(params)
+    tokens = {*ins, *[len(in_avals) + index for index in outs]}
     legacy = params["legacy_backend_config"]
     shapes = [_logical(a.shape, order) for a, order in zip(in_avals, params["input_layouts"], strict=True)]
     shapes += [tuple(aval.shape) for aval in out_avals]
@@ -159,8 +159,8 @@ def _handler(in_avals: Sequence[Any], params: Mapping[str, Any]) -> kinds.Handle
         version=params["custom_call_api_version"],
         attributes=plain(params["attributes"]),
         opaque=b"" if legacy is None else legacy.encode(),
-        dtypes=tuple([TOKEN_NUMBER if place in tokens else n for place, n in enumerate(numbers)]),
-        shapes=tuple([() if place in tokens else n for place, n in enumerate(shapes)]),
+        dtypes=tuple([TOKEN_NUMBER if index in tokens else n for index, n in enumerate(numbers)]),
+        shapes=tuple([() if index in tokens else n for index, n in enumerate(shapes)]),
         aliases=params["input_output_aliases"],
     )
 
@@ -197,7 +197,7 @@ def _batched_order(order: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def _batch(size: int, values: list[Any], dims: list[Dim], **params: Any) -> Any:
-    method, (token_ins, token_outs) = params["vmap_method"], token_places(params)
+    method, (token_ins, token_outs) = params["vmap_method"], token_indices(params)
     if method in ("sequential", "sequential_unrolled"):
         if token_outs:
             raise NotImplementedError(
@@ -223,7 +223,7 @@ def _batch(size: int, values: list[Any], dims: list[Dim], **params: Any) -> Any:
         if dim is not None:
             value = at(value, dim, 0)
         elif how != "legacy_vectorized":
-            value = placed(size if how == "broadcast_all" else 1, value, 0)
+            value = repeated(size if how == "broadcast_all" else 1, value, 0)
         whole.append(value)
         layouts.append(order if dim is None and how == "legacy_vectorized" else _batched_order(order))
     types = params["result_avals"]
@@ -369,7 +369,7 @@ def ffi_call(
     as for ``pure_callback``; None raises. ``input_layouts`` and ``output_layouts``: for each array None (row-major) or
     the order of its dimensions in memory, the outermost first. ``input_output_aliases``: which result, by its index,
     begins as which operand, and is updated in its memory. ``custom_call_api_version``: 4, or 1 to 3 for functions of
-    bare pointers, which get ``legacy_backend_config`` in place of attributes.
+    bare pointers, which get ``legacy_backend_config`` instead of attributes.
 
     The call has no derivative: wrap it in ``weft.custom_jvp`` or ``weft.custom_vjp``. What the function answers as an
     error is raised as JaxRuntimeError.

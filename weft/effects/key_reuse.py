@@ -25,7 +25,7 @@ from weft.core.weak_table import WeakTable
 Numbers = np.ndarray
 """The number of each element of an array of keys."""
 
-# operations that use up their keys; and those whose results are their keys at other places
+# operations that use up their keys; and those whose results are their keys in another order
 _CONSUMING = {"random_bits", "random_split", "slice", "rev", "concatenate", "stack", "select_n"}
 _MOVES: dict[str, Callable[[Numbers, Any], Numbers]] = {
     "reshape": lambda x, params: x.reshape(params["new_sizes"]),

@@ -184,8 +184,8 @@ def _is_own(jaxpr: Jaxpr) -> bool:
     info = jaxpr.debug_info
     if info is None:
         return False
-    _, _, place = info.func_src_info.rpartition(" at ")
-    return source_info.is_internal(place.rpartition(":")[0])
+    _, _, location = info.func_src_info.rpartition(" at ")
+    return source_info.is_internal(location.rpartition(":")[0])
 
 
 Value = tuple[Any, "Origin | None"]

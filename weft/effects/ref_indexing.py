@@ -91,7 +91,7 @@ def ds(start: Any, size: Any = None, stride: int | None = None) -> slice | Slice
 def parse(key: Any, extents: tuple[int, ...]) -> tuple[Index | None, list[Any]]:
     """(the index, its operands); None for all of an array without a dimension named, ``ref[...]``."""
     entries = list(key) if isinstance(key, tuple) else [key]
-    dots = [place for place, entry in enumerate(entries) if entry is Ellipsis]
+    dots = [position for position, entry in enumerate(entries) if entry is Ellipsis]
     if len(dots) > 1:
         raise ValueError(f"an index has at most one `...`, got {len(dots)}")
     named = len(entries) - len(dots)
@@ -100,8 +100,8 @@ def parse(key: Any, extents: tuple[int, ...]) -> tuple[Index | None, list[Any]]:
     if named == 0:
         return None, []
     rest = [slice(None)] * (len(extents) - named)
-    place = dots[0] if dots else len(entries)
-    entries[place : place + len(dots)] = rest
+    position = dots[0] if dots else len(entries)
+    entries[position : position + len(dots)] = rest
     index: list[Region | None] = []
     operands: list[Any] = []
     for entry, extent in zip(entries, extents, strict=True):
@@ -158,16 +158,16 @@ def selected_shape(extents: tuple[int, ...], indices: Sequence[Index], operand_a
     for index in indices:
         sizes: list[int] = []
         arrays: list[tuple[int, ...]] = []
-        places: list[int] = []
-        for place, region in enumerate(index):
+        dims: list[int] = []
+        for dim, region in enumerate(index):
             if region is None:
                 arrays.append(tuple(next(given).shape))
-                places.append(place)
+                dims.append(dim)
             elif region.start is None:
                 next(given)
         common = np.broadcast_shapes(*arrays) if arrays else ()
-        together = bool(places) and places[-1] - places[0] == len(places) - 1
-        position = places[0] if together else 0  # as NumPy places the dimensions of index arrays
+        together = bool(dims) and dims[-1] - dims[0] == len(dims) - 1
+        position = dims[0] if together else 0  # as NumPy puts the dimensions of index arrays
         for region in index:
             if region is not None:
                 sizes.append(region.size)
@@ -192,14 +192,14 @@ def document(
         own, left = left[:count], left[count:]
         given = iter(own)
         parts = []
-        for place, region in enumerate(index):
+        for dim, region in enumerate(index):
             if region is None:
                 parts.append(atom_text(next(given), context).partition(":")[0])
             elif region.start is None:
                 start = atom_text(next(given), context).partition(":")[0]
                 parts.append(f"{start}:{start}+{region.size * region.stride}{_step(region)}")
             else:
-                parts.append(_region_text(region, extents[place]))
+                parts.append(_region_text(region, extents[dim]))
         text += f"[{','.join(parts)}]"
         extents = selected_shape(extents, (index,), [atom.aval for atom in own])
     return concat(text)
@@ -282,7 +282,7 @@ def _read_one(value: Any, index: Index, operands: Sequence[Any]) -> Any:
             window = shape.slice(value, first, [s + size for s, size in zip(first, sizes, strict=True)])
     else:
         window = index_module.dynamic_slice(value, starts, sizes)
-    dropped = [place for place, region in enumerate(index) if region is None]
+    dropped = [dim for dim, region in enumerate(index) if region is None]
     return shape.squeeze(window, dropped) if dropped else window
 
 

@@ -12,14 +12,14 @@ from weft.core.printer import atom_text
 from weft.effects import ref_indexing
 
 
-def _shown_place(eqn: Any, context: Any, operands: Sequence[Any]) -> Document:
+def _shown_part(eqn: Any, context: Any, operands: Sequence[Any]) -> Document:
     ref = eqn.invars[0]
     return ref_indexing.document(context.name(ref), ref.aval.shape, eqn.params["indices"], operands, context)
 
 
 def get(eqn: Any, context: Any, settings: Any) -> Document:
-    place = _shown_place(eqn, context, eqn.invars[1:])
-    return concat(_binder(eqn, context, settings), " <- ", place)
+    part = _shown_part(eqn, context, eqn.invars[1:])
+    return concat(_binder(eqn, context, settings), " <- ", part)
 
 
 def _binder(eqn: Any, context: Any, settings: Any) -> Document:
@@ -30,12 +30,12 @@ def _binder(eqn: Any, context: Any, settings: Any) -> Document:
 
 def swap(eqn: Any, context: Any, settings: Any) -> Document:
     if type(eqn.outvars[0]) is DropVar:
-        place = _shown_place(eqn, context, eqn.invars[2:])
-        return concat(place, " <- ", atom_text(eqn.invars[1], context))
+        part = _shown_part(eqn, context, eqn.invars[2:])
+        return concat(part, " <- ", atom_text(eqn.invars[1], context))
     binder = _binder(eqn, context, settings)
-    place = _shown_place(eqn, context, eqn.invars[2:])
-    return concat(binder, ", ", place, " <- ", place, ", ", atom_text(eqn.invars[1], context))
+    part = _shown_part(eqn, context, eqn.invars[2:])
+    return concat(binder, ", ", part, " <- ", part, ", ", atom_text(eqn.invars[1], context))
 
 
 def addupdate(eqn: Any, context: Any, settings: Any) -> Document:
-    return concat(_shown_place(eqn, context, eqn.invars[2:]), " += ", atom_text(eqn.invars[1], context))
+    return concat(_shown_part(eqn, context, eqn.invars[2:]), " += ", atom_text(eqn.invars[1], context))

@@ -165,7 +165,7 @@ class _At:
         self.ref, self._indices, self._operands = ref, indices, operands
 
     def __getitem__(self, idx: Any) -> Part:
-        indices, operands, _ = _place(Part(self.ref, self._indices, self._operands), idx)
+        indices, operands, _ = _access(Part(self.ref, self._indices, self._operands), idx)
         return Part(self.ref, indices, operands)
 
 
@@ -211,7 +211,7 @@ def _inner(aval: AbstractRef, indices: Sequence[Index], operands: Sequence[Any])
     return aval.inner_aval.update(shape=ref_indexing.selected_shape(aval.shape, indices, operands))
 
 
-def _place(ref: Any, idx: Any) -> tuple[tuple[Index, ...], tuple[Any, ...], Any]:
+def _access(ref: Any, idx: Any) -> tuple[tuple[Index, ...], tuple[Any, ...], Any]:
     """(indices, their operands, the type of what they select) of an access to a reference or a part of one."""
     index, operands = ref_indexing.parse(idx, ref.aval.shape)
     before = (ref._indices, ref._operands) if type(ref) is Part else ((), ())
@@ -494,7 +494,7 @@ def freeze(ref: Any) -> Any:
 def get(ref: Any, idx: Any = ...) -> Any:
     """``ref[idx]``: the elements of a reference at an index of integers, slices, ``...`` and integer arrays."""
     target = _checked("ref_get", ref)
-    indices, operands, _ = _place(ref, idx)
+    indices, operands, _ = _access(ref, idx)
     if type(target) is View:
         return ref_indexing.read(target.whole(), indices, operands)
     return get_p.bind(target, *operands, indices=indices)
@@ -546,7 +546,7 @@ def _checked(name: str, ref: Any) -> Any:
 
 def _prepared(name: str, ref: Any, idx: Any, value: Any) -> tuple[tuple[Index, ...], tuple[Any, ...], Any]:
     """(indices, operands, the value in the type of the reference)."""
-    indices, operands, found = _place(ref, idx)
+    indices, operands, found = _access(ref, idx)
     try:
         aval = avals_module.get_aval(value)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""Primitives that users make: what runs one on concrete values, and what a compiled program has in its place.
+"""Primitives that users make: what runs one on concrete values, and what replaces it in a compiled program.
 
 On concrete values a primitive's ``impl`` runs; a primitive that has only a lowering is compiled. In a compiled program
 an equation becomes the program of its ``lowering``, a function ``(context, *values, **params)`` that is traced here::
@@ -74,7 +74,7 @@ def run(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
 
 
 def lowered_equation(eqn: JaxprEqn) -> ClosedJaxpr:
-    """The program that takes an equation's place."""
+    """The program that replaces an equation."""
     return lowered(eqn.primitive, [x.aval for x in eqn.invars], [x.aval for x in eqn.outvars], eqn.params)
 
 

@@ -228,7 +228,7 @@ def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) 
 
 @optimizer
 def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
-    """Adam with the largest gradient, slowly forgotten, in place of the root of the mean square."""
+    """Adam with the largest gradient, slowly forgotten, instead of the root of the mean square."""
     schedule = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:

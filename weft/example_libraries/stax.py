@@ -276,9 +276,9 @@ def FanInConcat(axis: int = -1) -> Layer:
     """The inputs of a list joined along ``axis``."""
 
     def init_fun(rng: Any, input_shape: Sequence[Shape]) -> Any:
-        place = axis % len(input_shape[0])
-        total = sum(shape[place] for shape in input_shape)
-        return (*input_shape[0][:place], total, *input_shape[0][place + 1 :]), ()
+        joined = axis % len(input_shape[0])
+        total = sum(shape[joined] for shape in input_shape)
+        return (*input_shape[0][:joined], total, *input_shape[0][joined + 1 :]), ()
 
     def apply_fun(params: Any, inputs: Sequence[Any], **kwargs: Any) -> Any:
         return jnp.concatenate(inputs, axis)

@@ -165,11 +165,11 @@ def _in_bounds(
     largest = np.minimum(np.asarray(most, np.int64), np.iinfo(indices.dtype).max).astype(indices.dtype)
     largest = largest.reshape((1,) * (len(shape) - 1) + largest.shape)
     outside = lax.bitwise_or(jnp.less(indices, 0), jnp.greater(indices, jnp.asarray(largest)))
-    place = jnp.argmax(jnp.ravel(outside))
-    component = lax.rem(place, np.asarray(len(axes), place.dtype))
+    position = jnp.argmax(jnp.ravel(outside))
+    component = lax.rem(position, np.asarray(len(axes), position.dtype))
     axis = jnp.asarray(np.asarray(axes, np.int32))[component]
     extent = jnp.asarray(np.asarray([extents[a] for a in axes], np.int32))[component]
-    payload = jnp.stack([jnp.ravel(indices)[place].astype("int32"), axis, extent])
+    payload = jnp.stack([jnp.ravel(indices)[position].astype("int32"), axis, extent])
     return asserted(error, jnp.any(outside), OOBError, (p.name, extents), payload)
 
 

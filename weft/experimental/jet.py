@@ -114,15 +114,15 @@ def jet(
     """
     if len(primals) != len(series):
         raise ValueError(f"[jet] {len(primals)} primals but {len(series)} series: each argument has one")
-    for place, primal in enumerate(primals):
+    for index, primal in enumerate(primals):
         if not avals_module.is_valid(primal):
-            raise ValueError(f"primal value at position {place} is not an array")
+            raise ValueError(f"primal value at position {index} is not an array")
     lengths = {len(terms) for terms in series}
     if len(lengths) > 1:
         raise ValueError("jet terms have inconsistent lengths for different arguments")
     order = lengths.pop() if lengths else 0
     factors = [math.factorial(k) if factorial_scaled else 1 for k in range(1, order + 1)]
-    inputs = [_input(place, x, terms, factors) for place, (x, terms) in enumerate(zip(primals, series, strict=True))]
+    inputs = [_input(index, x, terms, factors) for index, (x, terms) in enumerate(zip(primals, series, strict=True))]
     tree: list[Any] = [None]
 
     def flat(*args: Any) -> list[Any]:
@@ -135,7 +135,7 @@ def jet(
     return runtime.tree_unflatten(tree[0], values), runtime.tree_unflatten(tree[0], terms)
 
 
-def _input(place: int, primal: Any, terms: Sequence[Any], factors: Sequence[int]) -> Series:
+def _input(index: int, primal: Any, terms: Sequence[Any], factors: Sequence[int]) -> Series:
     """An argument's series as coefficients."""
     aval = avals_module.get_aval(primal)
     found = [primal]
@@ -143,7 +143,7 @@ def _input(place: int, primal: Any, terms: Sequence[Any], factors: Sequence[int]
         own = avals_module.get_aval(term)
         if own.shape not in ((), aval.shape):
             raise ValueError(
-                f"[jet] term {number} of argument {place} is {own.str_short()}, the argument {aval.str_short()}: they "
+                f"[jet] term {number} of argument {index} is {own.str_short()}, the argument {aval.str_short()}: they "
                 "have one shape"
             )
         dtype = aval.dtype if dtypes.issubdtype(aval.dtype, np.inexact) else own.dtype

@@ -140,10 +140,10 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any, pspec
     def own(spec: PartitionSpec | None, leaf: Any) -> Any:
         sharding = NamedSharding(global_mesh, PartitionSpec() if spec is None else spec)
         if not _is_shared(leaf):
-            placed = placement.device_put(leaf, sharding)
-            if not _is_shared(placed):
-                return placed
-            leaf = placed
+            moved = placement.device_put(leaf, sharding)
+            if not _is_shared(moved):
+                return moved
+            leaf = moved
         return placement.device_put(_own_part(leaf), NamedSharding(global_mesh.local_mesh, sharding.spec))
 
     return _with_specs(own, global_inputs, pspecs)
@@ -212,9 +212,9 @@ def _own_part(leaf: Any) -> np.ndarray:
     whole = np.empty([size for _, size in spans], leaf.dtype)
     for shard in shards:
         at = []
-        for axis, (places, _) in enumerate(spans):
+        for axis, (offsets, _) in enumerate(spans):
             piece = shard.index[axis].indices(leaf.shape[axis])[:2]
-            at.append(slice(places[piece], places[piece] + piece[1] - piece[0]))
+            at.append(slice(offsets[piece], offsets[piece] + piece[1] - piece[0]))
         whole[tuple(at)] = np.asarray(shard.data)
     return whole
 

@@ -208,9 +208,9 @@ def _backward(slope: Slope, rtol: float, atol: float, mxstep: float, hmax: float
         y_slope, t_slope, *rest = pull(y_bar)
         return flatten_util.ravel_pytree((-dy, y_slope, t_slope, tuple(rest)))[0].astype(state.dtype)
 
-    def back(carry: Any, place: Any) -> tuple[Any, Any]:
+    def back(carry: Any, values_at: Any) -> tuple[Any, Any]:
         y_bar, t0_bar, bars = carry
-        y, t, earlier, g_here, g_before = place
+        y, t, earlier, g_here, g_before = values_at
         t_bar = jnp.real(jnp.sum(along(y, t, *values) * g_here)).astype(times.dtype)  # a later reading of y
         state = flatten_util.ravel_pytree((y, y_bar, t0_bar - t_bar, bars))[0].astype(flat.dtype)
         span = jnp.stack([-t, -earlier])
@@ -219,8 +219,8 @@ def _backward(slope: Slope, rtol: float, atol: float, mxstep: float, hmax: float
         return (y_bar + g_before, t0_bar, bars), t_bar
 
     start = (g[-1], jnp.zeros((), times.dtype), zeros)
-    places = (ys[1:], times[1:], times[:-1], g[1:], g[:-1])
-    (y_bar, t0_bar, bars), t_bars = scan.scan(back, start, places, reverse=True)
+    intervals = (ys[1:], times[1:], times[:-1], g[1:], g[:-1])
+    (y_bar, t0_bar, bars), t_bars = scan.scan(back, start, intervals, reverse=True)
     out: list[Any] = [np.zeros(x.shape, dtypes.float0) for x in args]
     for k, bar in zip(smooth, bars, strict=True):
         out[k] = bar

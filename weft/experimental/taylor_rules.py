@@ -89,15 +89,15 @@ def _linear(primitive: Any, operands: list[Series], params: dict[str, Any], orde
     """Each coefficient of the operands gives that of the results."""
     out = primitive.bind(*[u[0] for u in operands], **params)
     outs = list(out) if primitive.multiple_results else [out]
-    places = range(len(operands))[_LINEAR_IN.get(primitive.name) or primitive.linear]
+    indices = range(len(operands))[_LINEAR_IN.get(primitive.name) or primitive.linear]
     results: list[Series] = [[x] for x in outs]
     for k in range(1, order + 1):
-        if all(operands[place][k] is None for place in places):
+        if all(operands[index][k] is None for index in indices):
             terms: list[Any] = [None] * len(outs)
         else:
             given = [u[0] for u in operands]
-            for place in places:
-                given[place] = _instantiated(operands[place][k], given[place])
+            for index in indices:
+                given[index] = _instantiated(operands[index][k], given[index])
             term = primitive.bind(*given, **params)
             terms = list(term) if primitive.multiple_results else [term]
         for series, term in zip(results, terms, strict=True):

@@ -35,7 +35,7 @@ _EMPTY: Any = object()
 
 
 class Store:
-    """A place for one value: filled once, and then read."""
+    """A cell for one value: filled once, and then read."""
 
     __slots__ = ("_val",)
 
@@ -127,7 +127,7 @@ class WrappedFun:
         return isinstance(other, WrappedFun) and self._key() == other._key()
 
     def __repr__(self) -> str:
-        around = [f"{place}: {_name(gen)} {args}" for place, (gen, args) in enumerate(self.transforms)]
+        around = [f"{index}: {_name(gen)} {args}" for index, (gen, args) in enumerate(self.transforms)]
         return "\n".join(["Wrapped function:", *around, f"Core: {_name(self.f)}"])
 
     def replace_debug_info(self, dbg: Any) -> WrappedFun:

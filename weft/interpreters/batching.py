@@ -100,7 +100,7 @@ def moveaxis(x: Any, src: int, dst: int) -> Any:
 
 def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
     """The value repeated along a new dimension ``axis`` of size ``sz``."""
-    return mapped.placed(sz, x, axis)
+    return mapped.repeated(sz, x, axis)
 
 
 def bdim_at_front(x: Any, bdim: int | None, size: int, mesh_axis: Any = None) -> Any:

@@ -2,7 +2,7 @@
 
     mlir.register_lowering(p, mlir.lower_fun(function, multiple_results=False))
 
-The function is traced when a program with the primitive is compiled, and its equations take the primitive's place. A
+The function is traced when a program with the primitive is compiled, and its equations replace the primitive. A
 lowering ``(context, *values, **params)`` may use ``context.avals_in``, ``emit_python_callback``, and other lowerings;
 weft's compiler has no MLIR, so that one that builds MLIR by hand raises NotImplementedError when it is used.
 """

@@ -97,8 +97,8 @@ class JaxprTrace(DynamicJaxprTrace):
     def _with_known(self, primitive: Any, rest: Any) -> list[Any]:
         """The results of an equation: those computed from the rest, and those that are known already."""
         made = super().process(primitive, tuple(rest.operands), rest.params)
-        found = {place: out for place, out in zip(rest.places, made, strict=True) if place is not None} | rest.known
-        return [found[place] for place in range(len(found))]
+        found = {index: out for index, out in zip(rest.indices, made, strict=True) if index is not None} | rest.known
+        return [found[index] for index in range(len(found))]
 
 
 class _TypeOfTracer(type):

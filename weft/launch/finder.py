@@ -35,7 +35,7 @@ def _absent(module: ModuleType, name: str, error: AttributeError) -> Exception:
     importing = requests.is_from_import(frame)
     public = _jax_name(module, name)
     request = requests.record(public, "import" if importing else "attribute", frame)
-    text = f"weft has no {public} (asked for by {request.place()})"
+    text = f"weft has no {public} (asked for by {request.location()})"
     if importing:
         return ImportError(text, name=module.__name__)
     return AttributeError(text, name=name, obj=module)
@@ -95,7 +95,7 @@ class _Absent:
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         frame = requests.asking_frame(sys._getframe(1))
         request = requests.record(spec.name, "import", frame)
-        raise ModuleNotFoundError(f"weft has no module {spec.name} (asked for by {request.place()})", name=spec.name)
+        raise ModuleNotFoundError(f"weft has no module {spec.name} (asked for by {request.location()})", name=spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Never reached."""
@@ -124,13 +124,13 @@ def _real_mlir(fullname: str) -> importlib.machinery.ModuleSpec | None:
     root = importlib.machinery.PathFinder.find_spec("jaxlib")
     if root is None or root.submodule_search_locations is None:
         return None
-    places = list(root.submodule_search_locations)
+    paths = list(root.submodule_search_locations)
     found = None
     for depth in range(2, fullname.count(".") + 2):  # a package of packages: each says where its own modules are
-        found = importlib.machinery.PathFinder.find_spec(".".join(fullname.split(".")[:depth]), places)
+        found = importlib.machinery.PathFinder.find_spec(".".join(fullname.split(".")[:depth]), paths)
         if found is None:
             return None
-        places = list(found.submodule_search_locations or ())
+        paths = list(found.submodule_search_locations or ())
     return found
 
 

@@ -28,14 +28,14 @@ def environment_of_children(environment: dict[str, str]) -> dict[str, str]:
     The folder ``at_start`` goes to the front of ``PYTHONPATH``: its ``sitecustomize`` waits for the first import of
     jax, and runs the ``sitecustomize`` that it hides.
     """
-    others = [place for place in environment.get("PYTHONPATH", "").split(os.pathsep) if place and place != AT_START]
+    others = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path and path != AT_START]
     return {ENVIRONMENT: "1", "PYTHONPATH": os.pathsep.join([AT_START, *others])}
 
 
 def _say_who_called(qualified: str) -> str:
     frame = requests.asking_frame(sys._getframe(1))
     request = requests.record("jax" + qualified.removeprefix("weft"), "call", frame)
-    return f" (asked for by {request.place()})"
+    return f" (asked for by {request.location()})"
 
 
 def install_as_jax() -> None:

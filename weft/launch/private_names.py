@@ -159,12 +159,12 @@ def infer_argnums_and_argnames(
     names_ = None if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
     if numbers is None and names_ is None:
         return (), ()
-    both = [(place, p) for place, p in enumerate(sig.parameters.values()) if p.kind is p.POSITIONAL_OR_KEYWORD]
+    both = [(index, p) for index, p in enumerate(sig.parameters.values()) if p.kind is p.POSITIONAL_OR_KEYWORD]
     if numbers is None:
-        return tuple([place for place, p in both if p.name in (names_ or ())]), names_ or ()
+        return tuple([index for index, p in both if p.name in (names_ or ())]), names_ or ()
     if names_ is None:
         wanted = {number % len(sig.parameters) for number in numbers} if sig.parameters else set()
-        return numbers, tuple([p.name for place, p in both if place in wanted])
+        return numbers, tuple([p.name for index, p in both if index in wanted])
     return numbers, names_
 
 

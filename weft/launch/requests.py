@@ -28,7 +28,7 @@ class Request(NamedTuple):
     file: str
     line: int
 
-    def place(self) -> str:
+    def location(self) -> str:
         return f"{self.library}, {self.file}:{self.line}"
 
 
@@ -88,7 +88,7 @@ def listing(requests: list[Request]) -> str:
     if not requests:
         return "[weft run] every name of JAX that was asked for exists"
     lines = [f"[weft run] {len({request.name for request in requests})} names of JAX that weft lacks were asked for:"]
-    lines += [f"  {request.name}  ({request.kind}: {request.place()})" for request in sorted(requests)]
+    lines += [f"  {request.name}  ({request.kind}: {request.location()})" for request in sorted(requests)]
     return "\n".join(lines)
 
 
@@ -108,8 +108,8 @@ def _read(file_name: str) -> list[Request]:
     found: dict[Request, None] = {}
     with open(file_name, encoding="utf-8") as file:
         for line in file:
-            name, kind, library, place, number = line.rstrip("\n").split("\t")
-            found[Request(name, kind, library, place, int(number))] = None
+            name, kind, library, source, number = line.rstrip("\n").split("\t")
+            found[Request(name, kind, library, source, int(number))] = None
     return list(found)
 
 

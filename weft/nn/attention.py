@@ -109,7 +109,7 @@ def _wide(dtype: np.dtype) -> np.dtype:
 def _block(given: _Given, query: Any, key: Any, value: Any, start: Any, normalised: bool = False) -> tuple[Any, Any]:
     """Result ``[batch, queries, heads, size]`` and logarithm of the sum ``[batch, heads, queries]`` of some queries.
 
-    ``normalised``: weights are divided by their sum, in place of the result, which has fewer elements.
+    ``normalised``: weights are divided by their sum, instead of the result, which has fewer elements.
     """
     batch, queries, heads, size = promotion.shape_of(query)
     keys, groups = promotion.shape_of(key)[1:3]

@@ -22,7 +22,7 @@ from weft.core.axis_names import Axis
 from weft.core.primitive import ALL, Primitive
 from weft.core.tracer import Tracer
 from weft.operations import arithmetic, assemble, convert, logic, reductions, shape
-from weft.operations.mapped import Dim, at, in_front, placed
+from weft.operations.mapped import Dim, at, in_front, repeated
 from weft.operations.static import canonical_axis
 from weft.runtime import Array
 
@@ -82,7 +82,7 @@ def by_groups(
     x = shape.reshape(x, (len(groups), size, *get_aval(x).shape[1:]))
     shifted = {name: value + 1 if name in _DIMENSIONS else value for name, value in params.items()}
     out, place = batch(Axis(size, axis.name), [x], [1], axis_index_groups=None, **shifted)
-    out = placed(size, out, 1) if place is None else at(out, place, 1)
+    out = repeated(size, out, 1) if place is None else at(out, place, 1)
     out = shape.reshape(out, (axis.size, *get_aval(out).shape[2:]))
     if order != sorted(order):
         out = _rows_in_order(out, [order.index(index) for index in range(len(order))])
@@ -462,7 +462,7 @@ def _axis_index_typing(*, axis_name: Any) -> Any:
 
 axis_index_p = collective("axis_index", _axis_index_typing, _axis_index_batch)
 axis_index_p.jvp, axis_index_p.transpose = None, None
-axis_index_p.between = lambda exchanges, n, *, axis_name: exchanges.place()
+axis_index_p.between = lambda exchanges, n, *, axis_name: exchanges.rank()
 
 
 def axis_index(axis_name: Any) -> Array:

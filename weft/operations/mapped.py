@@ -28,10 +28,10 @@ def in_front(size: int, value: Any, dim: Dim) -> Any:
     """The value with its mapped dimension first; broadcast if it has none."""
     if dim is not None:
         return at(value, dim, 0)
-    return placed(size, value, 0)
+    return repeated(size, value, 0)
 
 
-def placed(size: int, value: Any, target: int) -> Any:
+def repeated(size: int, value: Any, target: int) -> Any:
     """A value without a mapped dimension, broadcast along a new one."""
     old = avals.get_aval(value).shape
     new = (*old[:target], size, *old[target:])

@@ -210,7 +210,7 @@ sort_p.jvp, sort_p.transpose = _sort_jvp, None
 def _sort_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, dimension: int, **params: Any) -> Any:
     first = next(dim for dim in dims if dim is not None)
     values = [
-        mapped.placed(size, x, first) if dim is None else mapped.at(x, dim, first)
+        mapped.repeated(size, x, first) if dim is None else mapped.at(x, dim, first)
         for x, dim in zip(values, dims, strict=True)
     ]
     outs = sort_p.bind(*values, dimension=dimension + (first <= dimension), **params)

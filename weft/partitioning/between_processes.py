@@ -1,7 +1,7 @@
 """The program of one process: collectives along mesh axes between processes become exchanges.
 
 In: a program of blocks, made by ``local`` for a mesh with one device in each process, whose collectives name axes of
-that mesh. Out: the same with equations of ``exchange`` in their place. A collective without a rule for it is what
+that mesh. Out: the same with equations of ``exchange`` instead. A collective without a rule for it is what
 ``vmap`` makes of it, with the values of all processes stacked along a new dimension::
 
     b = psum[axes=('x',)] a:f32[4]        b:f32[4] = exchange[way=reduce combiner=sum groups=((0, 1),)] a
@@ -143,8 +143,8 @@ def _mapped(
     found: list[Any] = []
 
     def within(*elements: Any) -> list[Any]:
-        outs, places = _mapped(eqn, grid, dims, axes[1:], elements)
-        found[:] = places
+        outs, inner_dims = _mapped(eqn, grid, dims, axes[1:], elements)
+        found[:] = inner_dims
         return outs
 
     outs, out_dims = map_flat(within, Axis(grid.outer[axes[0]], axes[0]), list(values), dims)
@@ -162,7 +162,7 @@ def _by_vmap(
         stacks.append(shape.reshape(gathered, (*sizes, *get_aval(x).shape)))
     dims: list[Any] = [0] * len(operands)
     outs, out_dims = _mapped(eqn, grid, dims, names, stacks)
-    mine = exchanges.place()
+    mine = exchanges.rank()
     return [_own(out, number, out_dims, sizes, mine) for number, out in enumerate(outs)]
 
 
@@ -172,8 +172,8 @@ def _own(out: Any, number: int, out_dims: Sequence[Any], sizes: Sequence[int], m
         if dims[number] is None:
             continue
         inner = math.prod(sizes[at + 1 :])
-        place = mine
+        rank = mine
         if len(sizes) > 1:
-            place = arithmetic.rem(arithmetic.div(mine, np.int32(inner)), np.int32(sizes[at]))
-        out = dynamic_index_in_dim(out, place, dims[number], keepdims=False)
+            rank = arithmetic.rem(arithmetic.div(mine, np.int32(inner)), np.int32(sizes[at]))
+        out = dynamic_index_in_dim(out, rank, dims[number], keepdims=False)
     return out

@@ -18,27 +18,27 @@ from weft.core.jaxpr import ClosedJaxpr
 from weft.partitioning.specs import Sizes, Spec, parts
 
 
-def region(shape: Sequence[int], spec: Spec, place: dict[Any, int], sizes: Sizes) -> tuple[slice, ...]:
-    """The part of an array that the device at a place of the mesh has."""
+def region(shape: Sequence[int], spec: Spec, coordinates: dict[Any, int], sizes: Sizes) -> tuple[slice, ...]:
+    """The part of an array that the device at these coordinates of the mesh has."""
     found = []
     for extent, axes in zip(shape, spec, strict=True):
         number = 0
         for axis in axes:
-            number = number * sizes[axis] + place[axis]
+            number = number * sizes[axis] + coordinates[axis]
         size = extent // parts(axes, sizes)
         found.append(slice(number * size, (number + 1) * size))
     return tuple(found)
 
 
-def places(sizes: Sizes) -> list[dict[Any, int]]:
-    """Every place of a mesh, in row-major order."""
+def all_coordinates(sizes: Sizes) -> list[dict[Any, int]]:
+    """The coordinates of every device of a mesh, in row-major order."""
     return [dict(zip(sizes, at, strict=True)) for at in itertools.product(*map(range, sizes.values()))]
 
 
 def stacked(value: Any, spec: Spec, sizes: Sizes) -> np.ndarray:
     """The shards of an array along new leading dimensions, one for each axis of the mesh."""
     value = np.asarray(value)
-    shards = np.stack([value[region(value.shape, spec, place, sizes)] for place in places(sizes)])
+    shards = np.stack([value[region(value.shape, spec, coordinates, sizes)] for coordinates in all_coordinates(sizes)])
     return shards.reshape(*sizes.values(), *shards.shape[1:])
 
 
@@ -47,10 +47,10 @@ def joined(shards: Any, shape: Sequence[int], spec: Spec, sizes: Sizes) -> np.nd
     shards = np.asarray(shards)
     whole = np.zeros(tuple(shape), shards.dtype)
     seen = np.zeros(tuple(shape), bool)
-    for place in places(sizes):
-        mine, shard = region(shape, spec, place, sizes), shards[tuple(place.values())]
+    for coordinates in all_coordinates(sizes):
+        mine, shard = region(shape, spec, coordinates, sizes), shards[tuple(coordinates.values())]
         if seen[mine].any() and whole[mine].tobytes() != shard.tobytes():
-            raise ValueError(f"the device at {place} has other elements than a device with the same part")
+            raise ValueError(f"the device at {coordinates} has other elements than a device with the same part")
         whole[mine], seen[mine] = shard, True
     return whole
 

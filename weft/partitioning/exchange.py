@@ -102,7 +102,7 @@ class Exchanges(Record):
             return reductions.reduce_sum(self.to_all(x), (0,))
         return self._bind(x, way="scatter")
 
-    def place(self) -> Any:
+    def rank(self) -> Any:
         return np.int32(0) if len(self.groups[0]) == 1 else self._bind(way="place")
 
 

@@ -114,7 +114,7 @@ class Local:
         return self._splice(template, [atom])[0]
 
     def _splice(self, template: ClosedJaxpr, atoms: Sequence[Atom]) -> list[Atom]:
-        """The equations of a small program, at the place of the equation they belong to."""
+        """The equations of a small program, instead of the equation they belong to."""
         builder = self.builder
         builder.write(template.jaxpr.invars, atoms)
         for eqn in template.jaxpr.eqns:
@@ -205,9 +205,9 @@ class Local:
 
         return self._splice(trace_to_jaxpr(run, [])[0], [])
 
-    def _result(self, eqn: JaxprEqn, place: int, out: Atom, choice: Choice, wanted: Spec) -> Atom:
+    def _result(self, eqn: JaxprEqn, number: int, out: Atom, choice: Choice, wanted: Spec) -> Atom:
         """A result as it is wanted: parts combined, then moved."""
-        steps = steps_of_result(choice.reduced, choice.results[place], wanted)
+        steps = steps_of_result(choice.reduced, choice.results[number], wanted)
         if not steps:
             return out
         if any(combiner in ("sum", "again") for _, combiner in choice.reduced):
@@ -222,7 +222,7 @@ class Local:
     # -- programs inside
 
     def _program(self, eqn: JaxprEqn) -> None:
-        """A loop or branch, or a program of shards that the user wrote, which is put in its place."""
+        """A loop or branch, or a program of shards that the user wrote, which replaces the equation."""
         shards = shards_of(eqn, self.sizes)
         if shards is None:
             self._control(eqn)
@@ -296,8 +296,8 @@ class Local:
         return ClosedJaxpr(jaxpr, [*closed.consts, *made.consts])
 
 
-def _reason_of_operand(eqn: JaxprEqn, place: int, lies: Spec, wanted: Spec) -> str:
-    return f"operand {place} of {eqn.primitive.name} lies as {specs.text(lies)}, it is read as {specs.text(wanted)}"
+def _reason_of_operand(eqn: JaxprEqn, number: int, lies: Spec, wanted: Spec) -> str:
+    return f"operand {number} of {eqn.primitive.name} lies as {specs.text(lies)}, it is read as {specs.text(wanted)}"
 
 
 def _reason_of_result(eqn: JaxprEqn, choice: Choice, wanted: Spec) -> str:

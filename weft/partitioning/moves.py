@@ -192,10 +192,10 @@ def _step(step: Move, x: Any, sizes: Sizes, again: Callable[[Any], Any] | None) 
 
 def first_index(axes: Axes, extent: int) -> Any:
     """Where the part of this device begins, in a dimension that is cut along these axes into parts of this extent."""
-    return arithmetic.mul(place_along(axes), np.int32(extent))
+    return arithmetic.mul(index_along(axes), np.int32(extent))
 
 
-def place_along(axes: Axes) -> Any:
+def index_along(axes: Axes) -> Any:
     """The number of this device along these axes together."""
     names = list(axes)
     return collectives.axis_index(names if len(names) > 1 else names[0])

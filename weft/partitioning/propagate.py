@@ -2,7 +2,7 @@
 
 Known are the specs of inputs, results and constraints; they are never changed. Every equation passes on what it knows
 of its factors (``rules``) to its other operands and results, until nothing changes: first the equations that only move
-elements or compute one from those at the same place, then contractions and reductions. Where two values disagree,
+elements or compute one from those at the same index, then contractions and reductions. Where two values disagree,
 the larger one wins, since it would cost more to move; in a tie the one that comes first.
 
     a:f32[8,16] known as (x, -)   w:f32[16,4]          b:f32[8,4] = dot_general a w     ->   b is (x, -)
@@ -44,7 +44,7 @@ class FactoredProgram(NamedTuple):
     constraints: list[JaxprEqn]
     equal: dict[Any, Any]  # equal factors are one object
     sizes: Sizes
-    asked: dict[Any, Spec]  # what programs of shards ask of their operands (by a variable in their place) and results
+    asked: dict[Any, Spec]  # what programs of shards ask of their operands (by a variable for each) and results
 
 
 def analysed(closed: ClosedJaxpr, sizes: Sizes | None = None) -> FactoredProgram:
@@ -66,7 +66,7 @@ def _analyse(jaxpr: Jaxpr, program: FactoredProgram) -> None:
         found = rows.shared(eqn, rules.factors(eqn))
         key = found.operands, found.results, found.extents, *found.reduced.items()
         program.factors[eqn] = found = program.equal.setdefault(key, found)
-        found = rules.placed(eqn, found)
+        found = rules.kept_whole(eqn, found)
         if type(kind) is kinds.Identity and kind.constraint is not None:
             program.constraints.append(eqn)
         variables: list[Any] = []
@@ -87,10 +87,10 @@ def _analyse_shards(eqn: JaxprEqn, program: FactoredProgram) -> bool:
     program.asked.update(zip(eqn.outvars, shards.out_specs, strict=True))
     for atom, spec in zip(eqn.invars, shards.in_specs, strict=True):
         if type(atom) is not Literal and spec:
-            place = Var(atom.aval)
-            program.asked[place] = spec
+            asked = Var(atom.aval)
+            program.asked[asked] = spec
             dims = tuple(range(len(spec)))
-            program.nodes.append(_Node([atom, place], [dims, dims], atom.aval.shape, True))
+            program.nodes.append(_Node([atom, asked], [dims, dims], atom.aval.shape, True))
     return True
 
 
@@ -225,27 +225,27 @@ def _extended(
 ) -> Spec:
     """The spec with what its factors ask for, where dimensions are open, axes unused and extents divisible."""
     wanted: list[tuple[int, int, Axes]] = []
-    for place, dim in enumerate(dims):
+    for at, dim in enumerate(dims):
         if type(dim) is int:
             axes = best.get(dim)
             weight = dim
         else:
             axes = of_dimension(dim, best, node.extents, known.sizes)
             weight = dim[0]  # type: ignore[index] - a dimension is an int or a tuple
-        have = spec[place]
+        have = spec[at]
         if axes and axes != have and axes[: len(have)] == have:
-            wanted.append((-weights.get(weight, 0), place, axes))
+            wanted.append((-weights.get(weight, 0), at, axes))
     if not wanted:
         return spec
     closed = known.closed.get(variable)
     used = {axis for axes in spec for axis in axes}
     made = list(spec)
-    for _, place, axes in sorted(wanted) if len(wanted) > 1 else wanted:
-        if closed is not None and closed[place]:
+    for _, at, axes in sorted(wanted) if len(wanted) > 1 else wanted:
+        if closed is not None and closed[at]:
             continue
-        have = made[place]
-        added = _allowed(axes[len(have) :], used, variable.aval.shape[place] // parts(have, known.sizes), known.sizes)
-        made[place] = (*have, *added)
+        have = made[at]
+        added = _allowed(axes[len(have) :], used, variable.aval.shape[at] // parts(have, known.sizes), known.sizes)
+        made[at] = (*have, *added)
         used.update(added)
     found = tuple(made)
     return spec if found == spec else found

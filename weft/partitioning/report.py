@@ -51,12 +51,12 @@ def _row(partitioned: Partitioned, name: str, aval: Any, spec: specs.Spec, note:
 def _values(partitioned: Partitioned, jaxpr: Jaxpr, context: Context, indent: str) -> Iterator[str]:
     """A line for each value that an equation makes; those of programs inside are indented."""
     for eqn in jaxpr.eqns:
-        place = source_info.summarize(eqn.source)
+        location = source_info.summarize(eqn.source)
         for variable in eqn.outvars:
             if not isinstance(variable, DropVar):
                 spec = specs.text(partitioned.known.of(variable))
                 name = context.name(variable)
-                yield f"{indent}{name}  {variable.aval.str_short()}  {spec}   {eqn.primitive.name}, {place}"
+                yield f"{indent}{name}  {variable.aval.str_short()}  {spec}   {eqn.primitive.name}, {location}"
         for inner in jaxprs_in_params(eqn.params):
             yield from _values(partitioned, inner, context, indent + "  ")
 

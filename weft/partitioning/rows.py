@@ -39,9 +39,9 @@ def shared(eqn: JaxprEqn, found: Factors) -> Factors:
             else:
                 result[dim] = row
     if isinstance(kind, kinds.Scatter) and kind.combiner is not None:
-        for at, place in enumerate(_windows(eqn).batch):
+        for at, position in enumerate(_windows(eqn).batch):
             if rest[0][at] == WHOLE:
-                rest[0][at] = rest[1][place] = len(extents)
+                rest[0][at] = rest[1][position] = len(extents)
                 reduced[len(extents)] = kind.combiner
                 extents.append(eqn.invars[1].aval.shape[at])
     operands: Sequence[Sequence[Dim]] = [array, *rest]
@@ -92,14 +92,14 @@ def local(eqn: JaxprEqn, params: dict[str, Any], operands: Sequence[Spec]) -> An
         kind: Any = eqn.primitive.kind
         if axes and kind.combiner == "sum":
             array = logic.select(_is_first(axes), array, assemble.full_like(array, 0))
-        placed = _with_components(indices, {at: _own(indices, at, array, *found)[0] for at, found in cut.items()})
-        return [eqn.primitive.bind(array, placed, updates, **params)]
+        shifted = _with_components(indices, {at: _own(indices, at, array, *found)[0] for at, found in cut.items()})
+        return [eqn.primitive.bind(array, shifted, updates, **params)]
 
     return run
 
 
 def _looked_up(eqn: JaxprEqn, params: dict[str, Any], cut: dict[int, Any], table: Any, indices: Any) -> Any:
-    """The rows that this device has, zeros in place of others; rows that no device has come from the first one."""
+    """The rows that this device has, zeros for the others; rows that no device has come from the first one."""
     kind: Any = eqn.primitive.kind
     fill = kind.fill(eqn.outvars[0].aval, params)
     mine, inside, components = [], [], {}
@@ -164,4 +164,4 @@ def _spread(condition: Any, sizes: tuple[int, ...], eqn: JaxprEqn) -> Any:
 
 def _is_first(axes: Axes) -> Any:
     """Whether this device is the first along some axes."""
-    return logic.eq(moves.place_along(axes), np.int32(0))
+    return logic.eq(moves.index_along(axes), np.int32(0))

@@ -34,14 +34,14 @@ def _shapes(atoms: Sequence[Any]) -> list[Shape]:
     return [atom.aval.shape for atom in atoms]
 
 
-# -- the same places ---------------------------------------------------------------------------------------------------
+# -- the same index ----------------------------------------------------------------------------------------------------
 
 _pointwise: dict[Any, Factors] = {}
 _POINTWISE_BOUND = 4096
 
 
 def _elementwise(eqn: JaxprEqn) -> Factors:
-    """Dimensions at the same place; an operand of other extents is repeated."""
+    """Dimensions at the same position; an operand of other extents is repeated."""
     out = eqn.outvars[0].aval.shape
     key = (out, len(eqn.outvars), *[atom.aval.shape for atom in eqn.invars])
     found = _pointwise.get(key)
@@ -192,15 +192,15 @@ def _windows(eqn: JaxprEqn, stacked: Shape, draft: Draft) -> tuple[list[Dim], li
     for dim, row in zip(windows.batch, rows[:-1], strict=True):
         found[dim] = row
     dims: list[Dim] = list(whole(array))
-    for dim, place in enumerate(windows.moved):
-        if place is None:
+    for dim, own in enumerate(windows.moved):
+        if own is None:
             continue
-        if place in windows.batch:
-            dims[dim] = found[place]
-        elif (stacked[place] == array[dim] and dim not in windows.starts) or (
-            stacked[place] == array[dim] and windows.most[windows.starts.index(dim)] == 0
+        if own in windows.batch:
+            dims[dim] = found[own]
+        elif (stacked[own] == array[dim] and dim not in windows.starts) or (
+            stacked[own] == array[dim] and windows.most[windows.starts.index(dim)] == 0
         ):
-            dims[dim] = found[place] = draft.new(array[dim])
+            dims[dim] = found[own] = draft.new(array[dim])
     return dims, rows, found
 
 
@@ -322,7 +322,7 @@ _KEEP = (kinds.View, kinds.Assemble, kinds.DynamicUpdateSlice, kinds.Window)
 _KEEP_IF_EQUAL = (kinds.Cumulative, kinds.External)
 
 
-def placed(eqn: JaxprEqn, found: Factors) -> Factors:
+def kept_whole(eqn: JaxprEqn, found: Factors) -> Factors:
     """The factors for propagation: a dimension that is whole in the making lies in the result as in the operand.
 
     It is gathered before it is used, and each device keeps its part of the result.
@@ -334,15 +334,15 @@ def placed(eqn: JaxprEqn, found: Factors) -> Factors:
     results = list(found.results[0])
     for number, (dims, atom) in enumerate(zip(found.operands, eqn.invars, strict=True)):
         shape = atom.aval.shape
-        for dim, place in _same_dimensions(eqn, shape):
-            if dims[dim] != WHOLE or found.results[0][place] != WHOLE:
+        for dim, own in _same_dimensions(eqn, shape):
+            if dims[dim] != WHOLE or found.results[0][own] != WHOLE:
                 continue
-            if shape[dim] != out.shape[place] and isinstance(kind, _KEEP_IF_EQUAL):
+            if shape[dim] != out.shape[own] and isinstance(kind, _KEEP_IF_EQUAL):
                 continue
-            if results[place] == WHOLE:
-                results[place] = len(extents)
-                extents.append(out.shape[place])
-            operands[number][dim] = results[place]
+            if results[own] == WHOLE:
+                results[own] = len(extents)
+                extents.append(out.shape[own])
+            operands[number][dim] = results[own]
     if len(extents) == len(found.extents):
         return found
     return Factors(
@@ -393,11 +393,11 @@ def _loop_links(eqn: JaxprEqn, parts: kinds.LoopParts) -> list[Link]:
     operands = eqn.invars[first:]
     found += [Link([operands[i], body.invars[i]]) for i in range(parts.n_consts)]
     for i in range(parts.n_carry):
-        place = parts.n_consts + i
-        state = [operands[place], body.invars[place], body.outvars[i], eqn.outvars[i]]
+        index = parts.n_consts + i
+        state = [operands[index], body.invars[index], body.outvars[i], eqn.outvars[i]]
         found.append(Link(state if cond is None else [*state, cond.invars[first + i]]))
-    for place in range(parts.n_consts + parts.n_carry, len(operands)):
-        found.append(Link([operands[place], body.invars[place]], [1, 0]))
-    for place in range(parts.n_carry, len(eqn.outvars)):
-        found.append(Link([eqn.outvars[place], body.outvars[place]], [1, 0]))
+    for index in range(parts.n_consts + parts.n_carry, len(operands)):
+        found.append(Link([operands[index], body.invars[index]], [1, 0]))
+    for index in range(parts.n_carry, len(eqn.outvars)):
+        found.append(Link([eqn.outvars[index], body.outvars[index]], [1, 0]))
     return found

@@ -33,7 +33,7 @@ def verified(partitioned: Any) -> None:
         except TypeError as error:
             raise InternalError(f"the program is not well typed: {error}", stage=STAGE) from error
     whole = partitioned.whole
-    devices = len(by_vmap.places(partitioned.sizes))
+    devices = len(by_vmap.all_coordinates(partitioned.sizes))
     touched = verify.elements(whole) + devices * verify.elements(partitioned.local)
     if touched < verify.FEW_ELEMENTS and verify.is_pure(whole):
         _compare(partitioned)

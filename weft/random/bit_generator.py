@@ -80,8 +80,8 @@ def _threefry_words(state: Sequence[Any], shape: tuple[int, ...], per: int) -> t
     pair = [
         lax.reshape(threefry.threefry2x32_p.bind(*operands, output=word), blocks_shape) for word in ("first", "second")
     ]
-    place = len(blocks_shape) if axis is None else axis + 1
-    words = lax.concatenate([lax.expand_dims(word, (place,)) for word in pair], place)
+    joined = len(blocks_shape) if axis is None else axis + 1
+    words = lax.concatenate([lax.expand_dims(word, (joined,)) for word in pair], joined)
     if axis is None:
         return words, blocks
     wide = lax.reshape(words, (*shape[:axis], 2 * blocks_shape[axis], *shape[axis + 1 :]))

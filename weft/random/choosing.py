@@ -120,15 +120,15 @@ def choice(
         shuffled = permutation(typed, a if a_shape else count, axis)
         drawn = lax.slice_in_dim(shuffled, 0, draws, axis=axis)
     else:
-        places = sampling.randint(typed, wanted, 0, count) if p is None else _by_probability(
+        chosen = sampling.randint(typed, wanted, 0, count) if p is None else _by_probability(
             typed, p, count, wanted, replace, mode
         )  # fmt: skip
-        drawn = taking.take(a, places, axis) if a_shape else places
+        drawn = taking.take(a, chosen, axis) if a_shape else chosen
     return sampling.as_shape(drawn, (*a_shape[:axis], *wanted, *a_shape[axis + 1 :]) if a_shape else wanted)
 
 
 def _by_probability(key: Any, p: Any, count: int, shape: tuple[int, ...], replace: bool, mode: str | None) -> Any:
-    """Places drawn with probabilities ``p``: by the running sum, or as the largest of perturbed logarithms."""
+    """Indices drawn with probabilities ``p``: by the running sum, or as the largest of perturbed logarithms."""
     promotion.check_arraylike("choice", p)
     (p,) = promotion.promote_dtypes_inexact(p)
     if promotion.shape_of(p) != (count,):
@@ -140,11 +140,11 @@ def _by_probability(key: Any, p: Any, count: int, shape: tuple[int, ...], replac
     if replace:
         so_far = reductions.cumsum(p)
         drawn = arithmetic.subtract(1, sampling.uniform(key, shape, dtype))
-        places = bins.searchsorted(so_far, arithmetic.multiply(indexing.index(so_far, -1), drawn))
+        chosen = bins.searchsorted(so_far, arithmetic.multiply(indexing.index(so_far, -1), drawn))
     else:
         perturbed = arithmetic.add(distributions.gumbel(key, (count,), dtype, mode), elementary.log(p))
-        places = lax.top_k(perturbed, k=math.prod(shape))[1]
-    return promotion.convert(places, dtypes.canonicalize_dtype(np.int64))
+        chosen = lax.top_k(perturbed, k=math.prod(shape))[1]
+    return promotion.convert(chosen, dtypes.canonicalize_dtype(np.int64))
 
 
 def categorical(
@@ -166,21 +166,25 @@ def categorical(
     if promotion.dtype_of(logits) == np.bool_:
         raise ValueError("[categorical] logits must be numbers, got bool")
     extents = promotion.shape_of(logits)
-    place = axes.canonical_axis(axis, len(extents))
-    batch = extents[:place] + extents[place + 1 :]
+    position = axes.canonical_axis(axis, len(extents))
+    batch = extents[:position] + extents[position + 1 :]
     wanted = distributions.shape_around("categorical", shape, batch)
     prefix, spread = wanted[: len(wanted) - len(batch)], wanted[len(wanted) - len(batch) :]
-    each = (*spread[:place], extents[place], *spread[place:])  # the logits' shape, broadcast to the one asked for
+    each = (
+        *spread[:position],
+        extents[position],
+        *spread[position:],
+    )  # the logits' shape, broadcast to the one asked for
     drawn_shape = (*prefix, *each) if replace else each
     noise = distributions.gumbel(typed, drawn_shape, promotion.inexact_dtype(promotion.dtype_of(logits)), mode)
     if replace:
         logits = lax.expand_dims(logits, tuple(range(len(prefix)))) if prefix else promotion.as_array(logits)
-        return reductions.argmax(arithmetic.add(noise, logits), axis=place - len(extents))
+        return reductions.argmax(arithmetic.add(noise, logits), axis=position - len(extents))
     draws = math.prod(prefix)
-    if draws > extents[place]:
+    if draws > extents[position]:
         raise ValueError(
-            f"Number of samples without replacement ({draws}) cannot exceed number of categories ({extents[place]})."
+            f"Number of samples without replacement ({draws}) cannot exceed number of categories ({extents[position]})."
         )
-    perturbed = rearrange.moveaxis(arithmetic.add(logits, noise), place, -1)
+    perturbed = rearrange.moveaxis(arithmetic.add(logits, noise), position, -1)
     indices = lax.top_k(perturbed, k=draws)[1]
     return lax.reshape(rearrange.moveaxis(indices, -1, 0), wanted)

@@ -52,7 +52,7 @@ def _turns(count: int, sign: int, like: Any) -> np.ndarray:
 
 
 def _along_last(row: np.ndarray, x: Any) -> Any:
-    """A constant for each place of the last axis of ``x``."""
+    """A constant for each index of the last axis of ``x``."""
     return row.reshape((1,) * (len(promotion.shape_of(x)) - 1) + row.shape)
 
 
@@ -89,13 +89,13 @@ def _ortho(count: int, dtype: Any) -> np.ndarray:
 
 def _along(x: Any, axis: int, norm: str | None, function: Any, name: str, n: int | None) -> Any:
     """A transform of one axis, of real and imaginary parts apart."""
-    place = axes_module.canonical_axis(axis, len(promotion.shape_of(x)))
-    rows = _fitted(name, wnp.moveaxis(x, place, -1), n)
+    position = axes_module.canonical_axis(axis, len(promotion.shape_of(x)))
+    rows = _fitted(name, wnp.moveaxis(x, position, -1), n)
     if dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating):
         found = lax.complex(function(wnp.real(rows), norm), function(wnp.imag(rows), norm))
     else:
         found = function(rows, norm)
-    return wnp.moveaxis(found, -1, place)
+    return wnp.moveaxis(found, -1, position)
 
 
 def _along_all(x: Any, s: Any, axes: Any, norm: str | None, function: Any, name: str) -> Any:
@@ -103,13 +103,13 @@ def _along_all(x: Any, s: Any, axes: Any, norm: str | None, function: Any, name:
     lengths = None if s is None else [operator.index(n) for n in s]
     if axes is None:
         axes = range(rank) if lengths is None else range(rank - len(lengths), rank)
-    places = [axes_module.canonical_axis(axis, rank) for axis in axes_module.as_tuple(axes)]
-    if len(set(places)) != len(places):
-        raise ValueError(f"[{name}] repeated axis: {tuple(places)}")
-    if lengths is not None and len(lengths) != len(places):
-        raise ValueError(f"[{name}] s and axes have different lengths: s={tuple(lengths)}, axes={tuple(places)}")
-    for i, place in enumerate(places):
-        x = _along(x, place, norm, function, name, None if lengths is None else lengths[i])
+    positions = [axes_module.canonical_axis(axis, rank) for axis in axes_module.as_tuple(axes)]
+    if len(set(positions)) != len(positions):
+        raise ValueError(f"[{name}] repeated axis: {tuple(positions)}")
+    if lengths is not None and len(lengths) != len(positions):
+        raise ValueError(f"[{name}] s and axes have different lengths: s={tuple(lengths)}, axes={tuple(positions)}")
+    for i, position in enumerate(positions):
+        x = _along(x, position, norm, function, name, None if lengths is None else lengths[i])
     return x
 
 

@@ -16,7 +16,7 @@ __getattr__ = _unbuilt.fallback("weft.scipy.interpolate")
 
 
 class RegularGridInterpolator:
-    """A function of points from values on the grid of ``points``, a vector of ascending places for each dimension.
+    """A function of points from values on the grid of ``points``, a vector of ascending coordinates for each dimension.
 
     ``values`` has the extents of the grid first. ``method`` is "linear" or "nearest". Outside of the grid the
     result is ``fill_value`` (NaN), or with None what the nearest cell continues to. ValueError for grids that do not
@@ -40,12 +40,12 @@ class RegularGridInterpolator:
         if len(points) > len(shape):
             raise ValueError(f"there are {len(points)} point arrays, but values has {len(shape)} dimensions")
         self.grid = tuple([wnp.asarray(p) for p in points])
-        for i, place in enumerate(self.grid):
-            if len(promotion.shape_of(place)) != 1:
+        for i, knots in enumerate(self.grid):
+            if len(promotion.shape_of(knots)) != 1:
                 raise ValueError(f"the points in dimension {i} must be 1-dimensional")
-            if promotion.shape_of(place)[0] != shape[i]:
+            if promotion.shape_of(knots)[0] != shape[i]:
                 raise ValueError(
-                    f"there are {promotion.shape_of(place)[0]} points and {shape[i]} values in dimension {i}"
+                    f"there are {promotion.shape_of(knots)[0]} points and {shape[i]} values in dimension {i}"
                 )
         self.method, self.bounds_error, self.fill_value = method, bounds_error, fill_value
 
@@ -72,26 +72,26 @@ class RegularGridInterpolator:
         if self.fill_value is None:
             return found
         outside = wnp.zeros(shape[:-1], np.bool_)
-        for i, place in enumerate(self.grid):
-            outside = outside | (xi[..., i] < place[0]) | (xi[..., i] > place[-1])
+        for i, knots in enumerate(self.grid):
+            outside = outside | (xi[..., i] < knots[0]) | (xi[..., i] > knots[-1])
         more = (1,) * (len(promotion.shape_of(found)) - len(shape) + 1)
         return wnp.where(wnp.reshape(outside, shape[:-1] + more), self.fill_value, found)
 
     @staticmethod
-    def _cell(x: Any, place: Any) -> tuple[Any, Any]:
-        """The interval that a place lies in, and how far along it."""
-        last = promotion.shape_of(place)[0] - 2
+    def _cell(x: Any, knots: Any) -> tuple[Any, Any]:
+        """The interval between ``knots`` that ``x`` lies in, and how far along it."""
+        last = promotion.shape_of(knots)[0] - 2
         if last < 0:
             return wnp.zeros(promotion.shape_of(x), np.int32), wnp.zeros_like(x)
-        index = wnp.clip(wnp.searchsorted(place, x, side="right") - 1, 0, last)
-        low, high = place[index], place[index + 1]
+        index = wnp.clip(wnp.searchsorted(knots, x, side="right") - 1, 0, last)
+        low, high = knots[index], knots[index + 1]
         return index, (x - low) / wnp.where(high == low, 1, high - low)
 
     def _linear(self, cells: list[tuple[Any, Any]]) -> Any:
         total: Any = 0
         rank = len(promotion.shape_of(self.values)) - len(cells)
         for corner in itertools.product((0, 1), repeat=len(cells)):
-            if any(c and promotion.shape_of(place)[0] < 2 for c, place in zip(corner, self.grid, strict=True)):
+            if any(c and promotion.shape_of(knots)[0] < 2 for c, knots in zip(corner, self.grid, strict=True)):
                 continue
             weight: Any = 1
             for c, (_, share) in zip(corner, cells, strict=True):

@@ -77,11 +77,11 @@ def map_coordinates(
         )
     if operator.index(order) not in (0, 1):
         raise NotImplementedError("jax.scipy.ndimage.map_coordinates currently requires order<=1")
-    places = promotion.promote_dtypes_inexact(*coordinates) if shape else ()
+    positions = promotion.promote_dtypes_inexact(*coordinates) if shape else ()
     parts = []
-    for place, size in zip(places, shape, strict=True):
+    for position, size in zip(positions, shape, strict=True):
         nodes = []
-        for index, weight in _nodes(place, order):
+        for index, weight in _nodes(position, order):
             inside = (index >= 0) & (index < size) if mode == "constant" else None
             nodes.append((_FIXES[mode](index, size), inside, weight))
         parts.append(nodes)

@@ -25,8 +25,8 @@ _LIMITED = "l-bfgs-experimental-do-not-rely-on-this"
 
 
 class OptimizeResults(NamedTuple):
-    """What a minimisation found: place, whether it converged, a code (0: it did, 1: too many steps, 3: no step found,
-    5: not finite), value, gradient, approximate inverse Hessian, counts of evaluations, gradients and steps."""
+    """What a minimisation found: the point, whether it converged, a code (0: it did, 1: too many steps, 3: no step
+    found, 5: not finite), value, gradient, approximate inverse Hessian, counts of evaluations, gradients and steps."""
 
     x: Any
     success: Any
@@ -137,7 +137,7 @@ def _bfgs(
 
 
 class _Limited(NamedTuple):
-    """What the limited-memory method knows: a place, and the last steps and changes of the gradient, newest last."""
+    """What the limited-memory method knows: a point, and the last steps and changes of the gradient, newest last."""
 
     x: Any
     value: Any
@@ -224,7 +224,7 @@ def minimize(
     tol: float | None = None,
     options: dict[str, Any] | None = None,
 ) -> OptimizeResults:
-    """The place near ``x0`` where ``fun(x, *args)``, a real number, is least.
+    """The point near ``x0`` where ``fun(x, *args)``, a real number, is least.
 
     ``x0`` is a vector of floats; ``fun`` is differentiated. ``method`` is "BFGS"; ``options`` are ``maxiter`` (200 for
     each element), ``gtol`` (1e-5, or ``tol``: the search ends where the norm of the gradient is below), ``norm`` (inf:

@@ -2,8 +2,8 @@
 
     psum[axes=('y',)]     all_reduce, replica_groups = [[0, 1], [2, 3], [4, 5], [6, 7]]     on a mesh of x=4, y=2
 
-Devices have the numbers of their places in the mesh, in row-major order. A collective lists the devices that take part,
-group by group, in the order of the named axes.
+Devices are numbered by their coordinates in the mesh, in row-major order. A collective lists the devices that take
+part, group by group, in the order of the named axes.
 """
 
 from __future__ import annotations
@@ -153,27 +153,25 @@ def reduced(name: str) -> EquationWriter:
 
 def all_gather(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     (x,), params = operands, eqn.params
-    place = params["all_gather_dimension"]
-    return [_gathered(writer, eqn, x, place, params["tiled"], axis_names.as_tuple(params["axis_name"]))]
+    axis = params["all_gather_dimension"]
+    return [_gathered(writer, eqn, x, axis, params["tiled"], axis_names.as_tuple(params["axis_name"]))]
 
 
-def _gathered(
-    writer: FunctionWriter, eqn: JaxprEqn, x: Tensor, place: int, tiled: bool, names: Sequence[Any]
-) -> Tensor:
+def _gathered(writer: FunctionWriter, eqn: JaxprEqn, x: Tensor, axis: int, tiled: bool, names: Sequence[Any]) -> Tensor:
     text = writer.text
     given, count = _groups(writer, eqn, names)
     if not tiled:
-        x = text.reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
-    sizes = (*x.shape[:place], x.shape[place] * count, *x.shape[place + 1 :])
-    given = f"all_gather_dim = {place} : i64, {given}, use_global_device_ids"
+        x = text.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
+    sizes = (*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :])
+    given = f"all_gather_dim = {axis} : i64, {given}, use_global_device_ids"
     return text.op("all_gather", [x], sizes, x.dtype, given)
 
 
 def reduce_scatter(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
-    (x,), (out,), place = operands, eqn.outvars, eqn.params["scatter_dimension"]
+    (x,), (out,), axis = operands, eqn.outvars, eqn.params["scatter_dimension"]
     given, count = _groups(writer, eqn, axis_names.as_tuple(eqn.params["axis_name"]))
-    sizes = (*x.shape[:place], x.shape[place] // count, *x.shape[place + 1 :])
-    given = f"{given}, scatter_dimension = {place} : i64, use_global_device_ids"
+    sizes = (*x.shape[:axis], x.shape[axis] // count, *x.shape[axis + 1 :])
+    given = f"{given}, scatter_dimension = {axis} : i64, use_global_device_ids"
     made = writer.text.op("reduce_scatter", [x], sizes, x.dtype, given, [_combination(writer, "add", x.dtype)])
     return [writer.text.reshape(made, out.aval.shape)]
 
@@ -204,13 +202,13 @@ def pbroadcast(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) ->
 def axis_index(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """A digit of the number of the device, which a program run by hand along all axes of the mesh may ask for."""
     mesh, axes = _here(writer, eqn)
-    place = mesh.axis_names.index(eqn.params["axis_name"])
+    axis = mesh.axis_names.index(eqn.params["axis_name"])
     text = writer.text
 
     def digit() -> list[Tensor]:
         number = text.op("partition_id", (), (), UNSIGNED)
-        inner = int(np.prod(mesh.axis_sizes[place + 1 :]))
-        for operation, amount in (("divide", inner), ("remainder", mesh.axis_sizes[place])):
+        inner = int(np.prod(mesh.axis_sizes[axis + 1 :]))
+        for operation, amount in (("divide", inner), ("remainder", mesh.axis_sizes[axis])):
             number = text.op(operation, [number, text.constant(amount, (), UNSIGNED)], (), UNSIGNED)
         return [text.convert(number, types.INT32)]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.control.branches import platform_place
+from weft.control.branches import platform_branch
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn
 from weft.stablehlo import collectives, types
@@ -61,13 +61,13 @@ def loop(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seque
     def turn(count: Tensor, *values: Tensor) -> list[Tensor]:
         given = iter(values)
         held, now, xs, ys = [[next(given) for _ in range(size)] for size in sizes]
-        place = count
+        index = count
         if parts.reverse:
             last = text.extent(trips - 1)
-            place = text.op("subtract", [last, count], (), types.INT32)
-        elements = [_element(text, x, place) for x in xs]
+            index = text.op("subtract", [last, count], (), types.INT32)
+        elements = [_element(text, x, index) for x in xs]
         found = _body(writer, parts.body, [*held, *now, *elements])
-        written = [_written(text, y, new, place) for y, new in zip(ys, found[len(now) :], strict=True)]
+        written = [_written(text, y, new, index) for y, new in zip(ys, found[len(now) :], strict=True)]
         following = text.op("add", [count, text.constant(1, (), types.INT32)], (), types.INT32)
         return [following, *held, *found[: len(now)], *xs, *written]
 
@@ -98,17 +98,17 @@ def _body(writer: FunctionWriter, body: object, operands: list[Tensor]) -> list[
     return writer.program(body, operands)  # type: ignore[arg-type]
 
 
-def _element(text: Text, x: Tensor, place: Tensor) -> Tensor:
-    """``x[place]``."""
+def _element(text: Text, x: Tensor, index: Tensor) -> Tensor:
+    """``x[index]``."""
     zeros = [text.constant(0, (), types.INT32)] * (x.ndim - 1)
-    return text.reshape(text.dynamic_slice(x, [place, *zeros], (1, *x.shape[1:])), x.shape[1:])
+    return text.reshape(text.dynamic_slice(x, [index, *zeros], (1, *x.shape[1:])), x.shape[1:])
 
 
-def _written(text: Text, y: Tensor, new: Tensor, place: Tensor) -> Tensor:
-    """y with ``new`` at ``place``."""
+def _written(text: Text, y: Tensor, new: Tensor, index: Tensor) -> Tensor:
+    """y with ``new`` at ``index``."""
     zeros = [text.constant(0, (), types.INT32)] * (y.ndim - 1)
     update = text.reshape(new, (1, *new.shape))
-    return text.op("dynamic_update_slice", [y, update, place, *zeros], y.shape, y.dtype)
+    return text.op("dynamic_update_slice", [y, update, index, *zeros], y.shape, y.dtype)
 
 
 def branch(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
@@ -116,9 +116,9 @@ def branch(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Seq
     text, (index, *values) = writer.text, operands
     branches = eqn.primitive.kind.branches(eqn.params)
     platforms = eqn.params.get("branches_platforms")
-    places = {platform_place(platforms, name) for name in writer.module.platforms} if platforms else {0}
-    if len(branches) == 1 or (platforms and len(places) == 1):
-        return writer.program(branches[places.pop()], values)
+    numbers = {platform_branch(platforms, name) for name in writer.module.platforms} if platforms else {0}
+    if len(branches) == 1 or (platforms and len(numbers) == 1):
+        return writer.program(branches[numbers.pop()], values)
     index = text.convert(index, types.INT32)
     least, most = text.constant(0, (), types.INT32), text.constant(len(branches) - 1, (), types.INT32)
     index = text.op("clamp", [least, index, most], (), types.INT32)

@@ -93,8 +93,8 @@ def tridiagonal_solve(dl: Array, d: Array, du: Array, b: Array, *, perturb_singu
     jnp = numpy()
     n = d.shape[0]
     info = np.finfo(d.dtype)
-    place = jnp.arange(n)
-    dl, du = jnp.where(place == 0, 0, dl).astype(d.dtype), jnp.where(place == n - 1, 0, du).astype(d.dtype)
+    index = jnp.arange(n)
+    dl, du = jnp.where(index == 0, 0, dl).astype(d.dtype), jnp.where(index == n - 1, 0, du).astype(d.dtype)
     zero = jnp.zeros_like(d)
     rows = jnp.stack([d, du, zero], 1)  # of U: its diagonal and the two above
 

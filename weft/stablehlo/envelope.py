@@ -108,7 +108,7 @@ def _exported_table(exported: Exported, vjp_order: int) -> Table:
         raise ValueError("serialization of an Exported that does not have vjps of high-enough order")
     ins, outs = exported.in_avals, exported.out_avals
     unique = list(dict.fromkeys([_key(aval) for aval in (*ins, *outs)]))
-    places = {key: place for place, key in enumerate(unique)}
+    numbers = {key: index for index, key in enumerate(unique)}
     slots = {
         0: Scalar(VERSION, "H"),
         1: exported.fun_name,
@@ -127,8 +127,8 @@ def _exported_table(exported: Exported, vjp_order: int) -> Table:
         17: _exported_table(exported.vjp(), vjp_order - 1) if vjp_order > 0 else None,
         18: Scalar(exported.nr_devices, "I"),
         19: [_aval(key) for key in unique],
-        22: Numbers([places[_key(aval)] for aval in ins], "I"),
-        23: Numbers([places[_key(aval)] for aval in outs], "I"),
+        22: Numbers([numbers[_key(aval)] for aval in ins], "I"),
+        23: Numbers([numbers[_key(aval)] for aval in outs], "I"),
         **envelope_shardings.slots(exported._in_named_shardings, exported._out_named_shardings),
     }
     return Table(slots)

@@ -429,23 +429,23 @@ def _check_call(exported: Exported, leaves: Sequence[Any], in_tree: Any) -> None
     given = [avals_module.get_aval(leaf) for leaf in leaves]
     _check_ranks(exported, given)
     sizes = exported.sizes([aval.shape for aval in given])
-    for place, (found, aval) in enumerate(zip(given, exported.in_avals, strict=True)):
+    for index, (found, aval) in enumerate(zip(given, exported.in_avals, strict=True)):
         weak = found.weak_type and dtypes.can_cast(found.dtype, aval.dtype, "same_kind")
         shape = tuple([n.at(sizes) if symbolic_dims.is_symbolic_dim(n) else n for n in aval.shape])
         if found.shape != shape or (found.dtype != aval.dtype and not weak):
             text = str(struct.ShapeDtypeStruct(aval.shape, aval.dtype)) if shape != aval.shape else aval.str_short()
             raise ValueError(
-                f"[export] argument leaf {place} of '{name}' was exported as {text}, and is {found.str_short()} "
+                f"[export] argument leaf {index} of '{name}' was exported as {text}, and is {found.str_short()} "
                 f"in the call{f', where {sizes}' if sizes else ''}"
             )
 
 
 def _check_ranks(exported: Exported, given: Sequence[Any]) -> None:
     """Sizes are found in shapes of the right rank only."""
-    for place, (found, aval) in enumerate(zip(given, exported.in_avals, strict=True)):
+    for index, (found, aval) in enumerate(zip(given, exported.in_avals, strict=True)):
         if len(found.shape) != len(aval.shape) and _is_open([aval]):
             raise ValueError(
-                f"Rank mismatch for argument leaf {place} of '{exported.fun_name}': it was exported as "
+                f"Rank mismatch for argument leaf {index} of '{exported.fun_name}': it was exported as "
                 f"{tuple(aval.shape)} and is {found.str_short()} in the call"
             )
 
@@ -487,7 +487,7 @@ def _flat(exported: Exported) -> Callable[..., Any]:
         values = [_typed(leaf, aval) for leaf, aval in zip(leaves, in_avals, strict=True)]
         values = _lying(values, exported, exported._in_named_shardings, False)
         if not exported.keeps_keys:
-            values = [values[place] for place in exported.module_kept_var_idx]
+            values = [values[index] for index in exported.module_kept_var_idx]
         program = exported.program(tuple([avals_module.get_aval(x).shape for x in values]))
         with config.context("enable_x64", True):  # the types are those of the program
             outs = eval_jaxpr(program.jaxpr.memoize("typed_literals", _typed_literals), program.consts, *values)

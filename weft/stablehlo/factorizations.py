@@ -55,12 +55,12 @@ def adjoint(a: Array) -> Array:
 
 def block_of(a: Array, row: Array | None, column: Array | None, rows: int, columns: int) -> Array:
     """A part of a matrix; None: from the first row or column on."""
-    start = [np.int32(0) if place is None else place for place in (row, column)]
+    start = [np.int32(0) if index is None else index for index in (row, column)]
     return lax.dynamic_slice(a, start, (rows, columns))
 
 
 def with_block(a: Array, part: Array, row: Array | None, column: Array | None) -> Array:
-    start = [np.int32(0) if place is None else place for place in (row, column)]
+    start = [np.int32(0) if index is None else index for index in (row, column)]
     return lax.dynamic_update_slice(a, part, start)
 
 

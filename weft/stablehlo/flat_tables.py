@@ -39,9 +39,9 @@ def written(root: Table) -> bytes:
     out = bytearray(4)
     waiting: list[tuple[int, Any]] = [(0, root)]  # where to write the distance to the object, and the object
     while waiting:
-        place, value = waiting.pop(0)
-        found = _place(out, value, waiting)
-        struct.pack_into("<I", out, place, found - place)
+        offset, value = waiting.pop(0)
+        found = _append(out, value, waiting)
+        struct.pack_into("<I", out, offset, found - offset)
     return bytes(out)
 
 
@@ -49,10 +49,10 @@ def _align(out: bytearray, size: int) -> None:
     out.extend(bytes(-len(out) % size))
 
 
-def _place(out: bytearray, value: Any, waiting: list[tuple[int, Any]]) -> int:
+def _append(out: bytearray, value: Any, waiting: list[tuple[int, Any]]) -> int:
     """Append an object, note what it refers to, and give its position."""
     if isinstance(value, Table):
-        return _place_table(out, value, waiting)
+        return _append_table(out, value, waiting)
     _align(out, 4)
     start = len(out)
     if isinstance(value, str):
@@ -64,11 +64,11 @@ def _place(out: bytearray, value: Any, waiting: list[tuple[int, Any]]) -> int:
         out += struct.pack(f"<I{len(value.values)}{value.code}", len(value.values), *value.values)
     else:
         out += struct.pack("<I", len(value)) + bytes(4 * len(value))
-        waiting += [(start + 4 + 4 * place, item) for place, item in enumerate(value)]
+        waiting += [(start + 4 + 4 * offset, item) for offset, item in enumerate(value)]
     return start
 
 
-def _place_table(out: bytearray, table: Table, waiting: list[tuple[int, Any]]) -> int:
+def _append_table(out: bytearray, table: Table, waiting: list[tuple[int, Any]]) -> int:
     count = max(table.slots, default=-1) + 1
     _align(out, 8)
     vtable = len(out)
@@ -92,11 +92,11 @@ def _place_table(out: bytearray, table: Table, waiting: list[tuple[int, Any]]) -
 class View:
     """A table in a buffer. Raises ValueError where offsets lead out of the buffer."""
 
-    __slots__ = ("data", "place")
+    __slots__ = ("data", "start")
 
-    def __init__(self, data: bytes, place: int) -> None:
+    def __init__(self, data: bytes, start: int) -> None:
         self.data = data
-        self.place = place
+        self.start = start
 
     @classmethod
     def root(cls, data: bytes) -> View:
@@ -104,11 +104,11 @@ class View:
 
     def _field(self, slot: int) -> int:
         """The position of a slot's value; 0 where it is absent."""
-        vtable = self.place - _read(self.data, self.place, "i")
+        vtable = self.start - _read(self.data, self.start, "i")
         if 4 + 2 * slot >= _read(self.data, vtable, "H"):
             return 0
         offset = _read(self.data, vtable + 4 + 2 * slot, "H")
-        return self.place + offset if offset else 0
+        return self.start + offset if offset else 0
 
     def _object(self, slot: int) -> int:
         field = self._field(slot)
@@ -122,44 +122,44 @@ class View:
         return bool(self._field(slot))
 
     def table(self, slot: int) -> View | None:
-        place = self._object(slot)
-        return View(self.data, place) if place else None
+        offset = self._object(slot)
+        return View(self.data, offset) if offset else None
 
     def blob(self, slot: int) -> bytes:
-        place = self._object(slot)
-        return _blob(self.data, place) if place else b""
+        offset = self._object(slot)
+        return _blob(self.data, offset) if offset else b""
 
     def string(self, slot: int) -> str:
         return self.blob(slot).decode()
 
     def numbers(self, slot: int, code: str) -> tuple[int, ...]:
-        place = self._object(slot)
-        if not place:
+        offset = self._object(slot)
+        if not offset:
             return ()
-        count, size = _read(self.data, place, "I"), struct.calcsize(code)
-        return tuple([_read(self.data, place + 4 + size * k, code) for k in range(count)])
+        count, size = _read(self.data, offset, "I"), struct.calcsize(code)
+        return tuple([_read(self.data, offset + 4 + size * k, code) for k in range(count)])
 
     def _items(self, slot: int) -> list[int]:
-        place = self._object(slot)
-        places = range(place + 4, place + 4 + 4 * _read(self.data, place, "I"), 4) if place else ()
-        return [where + _read(self.data, where, "I") for where in places]
+        offset = self._object(slot)
+        offsets = range(offset + 4, offset + 4 + 4 * _read(self.data, offset, "I"), 4) if offset else ()
+        return [where + _read(self.data, where, "I") for where in offsets]
 
     def tables(self, slot: int) -> list[View]:
-        return [View(self.data, place) for place in self._items(slot)]
+        return [View(self.data, offset) for offset in self._items(slot)]
 
     def strings(self, slot: int) -> list[str]:
-        return [_blob(self.data, place).decode() for place in self._items(slot)]
+        return [_blob(self.data, offset).decode() for offset in self._items(slot)]
 
 
-def _read(data: bytes, place: int, code: str) -> int:
+def _read(data: bytes, offset: int, code: str) -> int:
     try:
-        return struct.unpack_from(f"<{code}", data, place)[0]
+        return struct.unpack_from(f"<{code}", data, offset)[0]
     except struct.error:
-        raise ValueError(f"[deserialize] the bytes are damaged: there is nothing at {place}") from None
+        raise ValueError(f"[deserialize] the bytes are damaged: there is nothing at {offset}") from None
 
 
-def _blob(data: bytes, place: int) -> bytes:
-    count = _read(data, place, "I")
-    if place < 0 or place + 4 + count > len(data):
-        raise ValueError(f"[deserialize] the bytes are damaged: {count} bytes at {place} are not there")
-    return bytes(data[place + 4 : place + 4 + count])
+def _blob(data: bytes, offset: int) -> bytes:
+    count = _read(data, offset, "I")
+    if offset < 0 or offset + 4 + count > len(data):
+        raise ValueError(f"[deserialize] the bytes are damaged: {count} bytes at {offset} are not there")
+    return bytes(data[offset + 4 : offset + 4 + count])

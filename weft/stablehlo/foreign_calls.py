@@ -47,7 +47,7 @@ def write(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequ
         for x, order in zip(operands, ins, strict=True)
     ]
     results = [(tuple(aval.shape), types.stored(aval.dtype)) for aval in params["result_avals"]]
-    token_ins, token_outs = foreign_calls.token_places(params)
+    token_ins, token_outs = foreign_calls.token_indices(params)
     given = [_token(text, eqn, x) if i in token_ins else x for i, x in enumerate(given)]
     results = [((), TOKEN) if o in token_outs else kind for o, kind in enumerate(results)]
     listed = [

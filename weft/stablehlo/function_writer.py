@@ -78,8 +78,8 @@ class ModuleWriter:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = (self.reserve(name), closed)  # kept, so that ids stay its own
-            place = len(self.functions)
-            self.functions.insert(place, self.function(closed, found[0], "private"))
+            index = len(self.functions)
+            self.functions.insert(index, self.function(closed, found[0], "private"))
         return found[0]
 
     def expression(self, key: Any, name: str, operands: Sequence[Tensor], write: Callable[..., Tensor]) -> str:
@@ -88,7 +88,7 @@ class ModuleWriter:
         if found is None:
             found = self._known[key] = (self.reserve(name), None)
             text = Text()
-            arguments = [Tensor(f"%arg{place}", x.shape, x.dtype) for place, x in enumerate(operands)]
+            arguments = [Tensor(f"%arg{index}", x.shape, x.dtype) for index, x in enumerate(operands)]
             result = write(text, arguments)
             self.functions.append(_function_text(text, f"private @{found[0]}", arguments, [result]))
         return found[0]
@@ -107,8 +107,8 @@ class ModuleWriter:
         text = writer.text
         ins, outs = interface or (closed.in_avals, closed.out_avals)
         arguments = [
-            Tensor(f"%arg{place}", *type_of(outer if outer.dtype == dtypes.float0 else inner))
-            for place, (outer, inner) in enumerate(zip(ins, closed.in_avals, strict=True))
+            Tensor(f"%arg{index}", *type_of(outer if outer.dtype == dtypes.float0 else inner))
+            for index, (outer, inner) in enumerate(zip(ins, closed.in_avals, strict=True))
         ]
         if self.plan is not None and visibility == "public":
             size_checks.written(text, self.plan, arguments)
@@ -132,8 +132,8 @@ def _function_text(
     inputs = [f"{x.name}: {x.type}" for x in arguments]
     outputs = [x.type for x in results]
     for listed, attributes in ((inputs, argument_attributes), (outputs, result_attributes)):
-        for place, attribute in enumerate(attributes):
-            listed[place] += f" {{{attribute}}}" if attribute else ""
+        for index, attribute in enumerate(attributes):
+            listed[index] += f" {{{attribute}}}" if attribute else ""
     end = "func.return"
     if results:
         end += f" {', '.join([x.name for x in results])} : {', '.join([x.type for x in results])}"
@@ -187,10 +187,10 @@ class FunctionWriter:
         asked = shardy.ASKED.get(eqn.primitive.name)
         shardings = asked(eqn.params) if asked else [getattr(v.aval, "explicit_sharding", None) for v in eqn.outvars]
         found = list(results)
-        for place, (x, sharding) in enumerate(zip(results, shardings, strict=True)):
+        for index, (x, sharding) in enumerate(zip(results, shardings, strict=True)):
             if shardy.says_something(sharding) and not (here and here.axes.issuperset(here.mesh.axis_names)):
                 given = f"sharding = {meshes.sharding(sharding, x.ndim)}"
-                found[place] = self.text.ops("sharding_constraint", [x], [(x.shape, x.dtype)], given, dialect="sdy")[0]
+                found[index] = self.text.ops("sharding_constraint", [x], [(x.shape, x.dtype)], given, dialect="sdy")[0]
         return found
 
     def shaped(self, x: Tensor, aval: Any) -> Tensor:

@@ -106,14 +106,14 @@ class Steps:
         steps: list[Step] = []
         pending: list[JaxprEqn] = []
         needed = self._read_after()
-        for place, eqn in enumerate(self.jaxpr.eqns):
+        for position, eqn in enumerate(self.jaxpr.eqns):
             if not _is_for_host(eqn) and not any(map(is_needed, _programs_in(eqn))):
                 pending.append(eqn)
                 continue
             is_pure = isinstance(eqn.primitive.kind, kinds.External) and not eqn.effects
-            if is_pure and needed[place].isdisjoint(eqn.outvars):
+            if is_pure and needed[position].isdisjoint(eqn.outvars):
                 continue  # nobody reads the result of a pure function
-            steps += self._part(pending, needed[place])
+            steps += self._part(pending, needed[position])
             pending = []
             step = self._host_step(eqn)
             if step is not None:
@@ -219,8 +219,8 @@ class Steps:
         def scan(operands: list[Any]) -> Sequence[Any]:
             held, state, inputs = operands[:second], operands[second:third], operands[third:]
             outputs = [_on_device(_empty(aval), self.device) for aval in made]
-            for place in order:
-                count = runtime.array_from_numpy(np.asarray(place, np.int32), _COUNT)
+            for trip in order:
+                count = runtime.array_from_numpy(np.asarray(trip, np.int32), _COUNT)
                 found = turn([count, *held, *state, *inputs, *outputs])
                 state, outputs = found[: len(state)], found[len(state) :]
             return [*state, *outputs]

@@ -179,7 +179,7 @@ def _called(
     name = f"lapack_{_LETTERS[f'{a.dtype.kind}{a.dtype.itemsize}']}{routine}_ffi"
     given = f'call_target_name = "{name}", operand_layouts = {layouts[0]}, '
     if in_place:
-        over = max(place for place, x in enumerate(operands) if x.ndim == a.ndim)
+        over = max(index for index, x in enumerate(operands) if x.ndim == a.ndim)
         indices = "[0]" if len(every) > 1 else "[]"
         alias = f"output_tuple_indices = {indices}, operand_index = {over}, operand_tuple_indices = []"
         given += f"output_operand_aliases = [#stablehlo.output_operand_alias<{alias}>], "

@@ -15,7 +15,7 @@ import numpy as np
 from weft._base import lazy
 from weft.compiler import expansions
 from weft.compiler.lower_prng_keys import has_keys, lower_prng_keys
-from weft.control.branches import platform_place
+from weft.control.branches import platform_branch
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, jaxprs_in_params
 from weft.core.ref_types import uses_refs
@@ -230,10 +230,10 @@ def decomposition(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor])
 def platform_index(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
     """The branch for the platform that is exported for."""
     text, one = writer.text, ((), types.INT32)
-    places = [platform_place(eqn.params["platforms"], name) for name in writer.module.platforms]
-    if len(set(places)) == 1:
-        return [text.constant(places[0], *one)]
-    table = text.constant(np.asarray(places, np.int32), (len(places),), types.INT32)
+    numbers = [platform_branch(eqn.params["platforms"], name) for name in writer.module.platforms]
+    if len(set(numbers)) == 1:
+        return [text.constant(numbers[0], *one)]
+    table = text.constant(np.asarray(numbers, np.int32), (len(numbers),), types.INT32)
     return [text.reshape(text.dynamic_slice(table, [Tensor("%platform", *one)], (1,)), ())]
 
 

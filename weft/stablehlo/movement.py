@@ -45,7 +45,7 @@ def viewed(text: Text, x: Tensor, index_map: IndexMap, shape: types.Shape) -> Te
         rows.append((low, high, -step if step < 0 else step if step != 0 else 1))
         if step < 0 and (types.is_open(extent) or extent > 1):
             backward.append(dim)
-    x = text.slice(x, *([row[place] for row in rows] for place in range(3)))
+    x = text.slice(x, *([row[column] for row in rows] for column in range(3)))
     if backward:
         x = text.op("reverse", [x], x.shape, x.dtype, f"dimensions = {types.array(backward)}")
     kept = [dim for dim, (axis, _, step) in enumerate(index_map) if axis != CONSTANT and step != 0]

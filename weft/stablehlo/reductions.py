@@ -136,7 +136,7 @@ def _scanned(text: Text, xs: list[Tensor], axis: int, combine: Any) -> list[Tens
 
 
 def _doubled(text: Text, xs: list[Tensor], axis: int, combine: Any) -> list[Tensor]:
-    """Every element is combined with the one before it, then with the one two places before it, four, and so on."""
+    """Every element is combined with the one before it, then with the one two positions before it, four, and so on."""
     shape = xs[0].shape
     carried: list[Type] = [((), types.INT32), *[(x.shape, x.dtype) for x in xs]]
 
@@ -144,8 +144,10 @@ def _doubled(text: Text, xs: list[Tensor], axis: int, combine: Any) -> list[Tens
         return [text.compare("lt", shift, text.extent(shape[axis]))]
 
     def turn(shift: Tensor, *values: Tensor) -> list[Tensor]:
-        places = text.iota((shape[axis],), types.INT32, 0)
-        before = text.op("subtract", [places, text.broadcast(shift, places.shape, ())], places.shape, types.INT32)
+        positions = text.iota((shape[axis],), types.INT32, 0)
+        before = text.op(
+            "subtract", [positions, text.broadcast(shift, positions.shape, ())], positions.shape, types.INT32
+        )
         made = combine([_rows(text, x, axis, before) for x in values], list(values))
         has = text.compare("ge", before, text.constant(0, before.shape, types.INT32))
         which = text.broadcast(has, shape, (axis,))
@@ -157,13 +159,13 @@ def _doubled(text: Text, xs: list[Tensor], axis: int, combine: Any) -> list[Tens
     return text.ops("while", [text.constant(1, (), types.INT32), *xs], carried, "", regions)[1:]
 
 
-def _rows(text: Text, x: Tensor, axis: int, places: Tensor) -> Tensor:
-    """``x[..., places, ...]``, places before the first taken as the first."""
+def _rows(text: Text, x: Tensor, axis: int, rows: Tensor) -> Tensor:
+    """``x[..., rows, ...]``, rows before the first taken as the first."""
     others = [d for d in range(x.ndim) if d != axis]
     numbers = f"offset_dims = {types.listed(others)}, " if others else ""
     numbers += f"collapsed_slice_dims = [{axis}], start_index_map = [{axis}], index_vector_dim = 1"
     given = f"dimension_numbers = #stablehlo.gather<{numbers}>, indices_are_sorted = false"
-    indices = text.reshape(places, (*places.shape, 1))
+    indices = text.reshape(rows, (*rows.shape, 1))
     sizes = [1 if d == axis else n for d, n in enumerate(x.shape)]
     if any(map(types.is_open, sizes)):
         return text.op("dynamic_gather", [x, indices, text.vector(sizes)], x.shape, x.dtype, given)

@@ -95,7 +95,7 @@ class Text:
             self.lines.append(f"%{number} = {end}{self.where}")
             return [Tensor(f"%{number}", *results[0])]
         self.lines.append(f"%{number}:{len(results)} = {end}{self.where}")
-        return [Tensor(f"%{number}#{place}", *result) for place, result in enumerate(results)]
+        return [Tensor(f"%{number}#{index}", *result) for index, result in enumerate(results)]
 
     def constant(self, value: Any, shape: types.Shape, dtype: np.dtype) -> Tensor:
         """A constant: one value everywhere, or the elements of an array."""
@@ -201,7 +201,7 @@ class Text:
         """``config``: elements before, after and between those of x, for each dimension."""
         if not any(any(amounts) for amounts in config):
             return x
-        low, high, inner = ([amounts[place] for amounts in config] for place in range(3))
+        low, high, inner = ([amounts[index] for amounts in config] for index in range(3))
         shape = tuple(
             [m + n + (_less_one(k) * step if step else 0) + k for m, n, step, k in zip(low, high, inner, x.shape)]
         )

@@ -75,7 +75,7 @@ def late_causes(kept: Any) -> list[Cause]:
         return _of_new(kept.earlier)
     key = TraceKey(None, *kept.call)
     args, kwargs = runtime.tree_unflatten(key.in_tree, list(range(key.in_tree.num_leaves)))
-    statics = tuple([(place, value) for place, _, value in key.statics])
+    statics = tuple([(argument, value) for argument, _, value in key.statics])
     call = signature.Call(args, kwargs, statics, kept.count)
     function = function if callable(function) else _stand_in(kept.code)
     latest = [TraceKey(None, *known) for known in kept.latest]
@@ -174,10 +174,10 @@ def _static_differences(function: Any, old: Any, new: Any, call: signature.Call)
     """What differs between the static arguments of two calls, by the user's names, with both values."""
     if old == new:
         return []
-    places = [place for place, _, _ in (*new, *old)]
-    count = max([call.count, *(place + 1 for place in places if isinstance(place, int))])
-    names = signature.argument_names(function, count, [place for place in places if isinstance(place, str)])
-    before, now = ({names[place]: (place, value) for place, _, value in statics} for statics in (old, new))
+    arguments = [argument for argument, _, _ in (*new, *old)]
+    count = max([call.count, *(argument + 1 for argument in arguments if isinstance(argument, int))])
+    names = signature.argument_names(function, count, [argument for argument in arguments if isinstance(argument, str)])
+    before, now = ({names[argument]: (argument, value) for argument, _, value in statics} for statics in (old, new))
     found = []
     for name in dict.fromkeys([*now, *before]):
         kind, sides = "static", (before.get(name), now.get(name))
@@ -193,10 +193,10 @@ def _static_text(function: Any, name: str, given: tuple[Any, Any] | None, form: 
     """A static argument as text: its value, or that it was left at its default; with ``form`` also how it was given."""
     if given is None:
         return f"left at its default{signature.default_text(function, name)}"
-    place, value = given
+    argument, value = given
     if not form:
         return repr(value)
-    how = "by position" if isinstance(place, int) else "by keyword"
+    how = "by position" if isinstance(argument, int) else "by keyword"
     return f"{value!r} of type {type(value).__name__}, given {how}"
 
 

@@ -73,9 +73,9 @@ def _jvp_jit(primals: Any, tangents: Any, *, jaxpr: ClosedJaxpr, **params: Any) 
 def _linearize_jit(live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     """Two calls: the first computes the results and the residuals, the second the tangents."""
     split = linearize.linearize_jaxpr(jaxpr, live)
-    places, program = split.known.jaxpr.memoize("given_back", _without_forwarded)
+    forwarded, program = split.known.jaxpr.memoize("given_back", _without_forwarded)
     made = iter(_bind_jit(ClosedJaxpr(program, split.known.consts), primals, params))
-    results = [next(made) if place is None else primals[place] for place in places]
+    results = [next(made) if index is None else primals[index] for index in forwarded]
     residuals = split.find_residuals(primals, results)
 
     def record(*tangents: Any) -> list[Any]:
@@ -87,9 +87,9 @@ def _linearize_jit(live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, **
 def _without_forwarded(jaxpr: Jaxpr) -> tuple[list[int | None], Jaxpr]:
     """(for each result the input that it is, or None; the program of the other results)."""
     inputs = {v: index for index, v in enumerate(jaxpr.invars)}
-    places = [inputs.get(atom) if type(atom) is Var else None for atom in jaxpr.outvars]
-    computed = [atom for atom, place in zip(jaxpr.outvars, places, strict=True) if place is None]
-    return places, jaxpr.replace(outvars=computed)
+    forwarded = [inputs.get(atom) if type(atom) is Var else None for atom in jaxpr.outvars]
+    computed = [atom for atom, index in zip(jaxpr.outvars, forwarded, strict=True) if index is None]
+    return forwarded, jaxpr.replace(outvars=computed)
 
 
 def _transpose_jit(cts: Any, *operands: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:

@@ -17,13 +17,13 @@ from weft.dispatch.calls import signature
 
 def leaves(roles: signature.Roles, call: signature.Call, in_tree: Any) -> tuple[bool, ...]:
     """For each leaf whether the argument it belongs to is donated."""
-    static_places = {place for place, _ in call.statics}
+    static = {argument for argument, _ in call.statics}
     numbers = {number + call.count if number < 0 else number for number in roles.donate_argnums}
-    traced = [place for place in range(call.count) if place not in static_places]
+    traced = [index for index in range(call.count) if index not in static]
     args_tree, kwargs_tree = in_tree.children()
     flags: list[bool] = []
-    for place, child in zip(traced, args_tree.children(), strict=True):
-        flags += [place in numbers] * child.num_leaves
+    for index, child in zip(traced, args_tree.children(), strict=True):
+        flags += [index in numbers] * child.num_leaves
     for name, child in zip(sorted(call.kwargs), kwargs_tree.children(), strict=True):
         flags += [name in roles.donate_argnames] * child.num_leaves
     return tuple(flags)

@@ -259,10 +259,10 @@ def _reduce(jitted: Any) -> str | tuple[Any, ...]:
     """Pickled by name if the module has this object under it, otherwise by function and options."""
     function = jitted.__wrapped__
     name = getattr(function, "__qualname__", "")
-    place: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    found: Any = sys.modules.get(getattr(function, "__module__", None) or "")
     for part in name.split("."):
-        place = getattr(place, part, None)
-    return name if place is jitted else (_rebuild, (function, jitted._state.options))
+        found = getattr(found, part, None)
+    return name if found is jitted else (_rebuild, (function, jitted._state.options))
 
 
 def install_methods(**methods: Callable[..., Any] | property) -> None:

@@ -235,7 +235,7 @@ class JitState:
         return found
 
     def trace_anew(self, prepared: Prepared, key: TraceKey, causes: Any = None, plain: Prepared | None = None) -> Trace:
-        """Run the function for a call, on traced values. ``plain``: the call with numbers in place of its symbols."""
+        """Run the function for a call, on traced values. ``plain``: the call with numbers instead of its symbols."""
         name = self.name = self.name or function_name(self.function)
         active = (id(self.function), key)
         if active in _active.keys:

@@ -40,9 +40,9 @@ def run(state: Any, trace: Trace, prepared: Any) -> Any:
     given = [*trace.closed.consts, *prepared.leaves]
     before = len(found.captured)
     donated = [False] * before + [False] * len(trace.closed.consts) + list(state.donated(prepared))
-    for place, x in enumerate(given):
+    for index, x in enumerate(given):
         if is_ref(x):
-            donated[before + place] = place in found.written and not x._lent
+            donated[before + index] = index in found.written and not x._lent
     return _run(state.compiled(values, tuple(donated)), trace, given)
 
 
@@ -53,7 +53,7 @@ def compiled_ahead(state: Any, trace: Trace, donated: tuple[bool, ...], place: A
 
 
 def run_compiled(compiled: executables.Compiled, trace: Trace, leaves: list[Any]) -> Any:
-    """The result of a call of what ``compiled_ahead`` gives; an array in place of a reference is only read."""
+    """The result of a call of what ``compiled_ahead`` gives; an array instead of a reference is only read."""
     return _run(compiled, trace, [*trace.closed.consts, *leaves])
 
 
@@ -62,9 +62,9 @@ def _run(compiled: executables.Compiled, trace: Trace, given: list[Any]) -> Any:
     leaves = [*found.captured, *[x._value if is_ref(x) else x for x in given]]
     outs = executables.run(compiled, values, leaves, values.closed.in_avals)
     count = len(trace.out_avals)
-    for place, value in zip(found.written, outs[count:], strict=True):
-        if is_ref(given[place]):
-            given[place]._value, given[place]._lent = value, False
+    for index, value in zip(found.written, outs[count:], strict=True):
+        if is_ref(given[index]):
+            given[index]._value, given[index]._lent = value, False
     return runtime.tree_unflatten(trace.out_tree, outs[:count])
 
 

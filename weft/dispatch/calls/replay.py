@@ -86,19 +86,19 @@ class Template(Entry):
             atoms = [tracer.val for tracer in operands]
         else:
             atoms = [x.val if type(x) is DynamicJaxprTracer else None for x in operands]
-            for place in self.captured:
-                atoms[place] = trace.constant(operands[place])
+            for slot in self.captured:
+                atoms[slot] = trace.constant(operands[slot])
         count = len(operands)
         source = source_info.capture(2)
         runtime.replay(trace.eqns, self.steps or [], atoms, source)
         results: list[Any] = []
-        for itself, place in self.results:
+        for itself, slot in self.results:
             if itself:
-                results.append(operands[place])
+                results.append(operands[slot])
                 continue
-            fresh = type(place) is int
-            atom = atoms[place] if fresh else place
-            made = source if fresh and place >= count else None
+            fresh = type(slot) is int
+            atom = atoms[slot] if fresh else slot
+            made = source if fresh and slot >= count else None
             results.append(DynamicJaxprTracer(trace, atom.aval, atom, made))
         return results[0] if self.tree is None else runtime.tree_unflatten(self.tree, results)
 
@@ -170,20 +170,20 @@ def watch(template: Template, trace: Any, operands: list[Any], run: Callable[[],
 
 def _note(template: Template, eqns: list[JaxprEqn], trace: Any, operands: list[Any], result: Any, single: bool) -> None:
     """Fill the template with ``eqns``, unless they depend on more than the operands."""
-    places = _places(trace, operands)
+    slots = _slots(trace, operands)
     fresh = count = len(operands)
     traced = [type(operand) is DynamicJaxprTracer for operand in operands]
     captured: dict[int, None] = {}
     steps: list[Step] = []
     for eqn in eqns:
-        reads = tuple([atom if type(atom) is Literal else places.get(atom) for atom in eqn.invars])
+        reads = tuple([atom if type(atom) is Literal else slots.get(atom) for atom in eqn.invars])
         if None in reads or is_new_each_time(eqn):
             return
         for read in reads:
             if type(read) is int and read < count and not traced[read]:
                 captured[read] = None
         for v in eqn.outvars:
-            places[v] = fresh
+            slots[v] = fresh
             fresh += 1
         steps.append((eqn.primitive, eqn.params, eqn.effects, reads, tuple([v.aval for v in eqn.outvars])))
     if single and (len(eqns) != 1 or sum(type(read) is int for read in steps[0][3]) != count):
@@ -194,25 +194,25 @@ def _note(template: Template, eqns: list[JaxprEqn], trace: Any, operands: list[A
     for leaf in leaves:
         if type(leaf) is not DynamicJaxprTracer:
             return
-        own = next((place for place, operand in enumerate(operands) if operand is leaf), None)
-        place = own if own is not None else leaf.val if type(leaf.val) is Literal else places.get(leaf.val)
-        if place is None or (type(place) is int and place < count and not traced[place] and place not in captured):
+        own = next((slot for slot, operand in enumerate(operands) if operand is leaf), None)
+        slot = own if own is not None else leaf.val if type(leaf.val) is Literal else slots.get(leaf.val)
+        if slot is None or (type(slot) is int and slot < count and not traced[slot] and slot not in captured):
             return
-        results.append((own is not None, place))
+        results.append((own is not None, slot))
     template.captured = NONE if all(traced) else list(captured)
     template.results, template.tree = results, tree
     template.steps = steps  # last, since from now on it is replayed
 
 
-def _places(trace: Any, operands: list[Any]) -> dict[Any, int]:
+def _slots(trace: Any, operands: list[Any]) -> dict[Any, int]:
     """The number of each operand's variable."""
-    places: dict[Any, int] = {}
-    for place, operand in enumerate(operands):
+    slots: dict[Any, int] = {}
+    for slot, operand in enumerate(operands):
         if type(operand) is DynamicJaxprTracer:
-            places[operand.val] = place
+            slots[operand.val] = slot
         elif (constant := trace.const_vars.get(id(operand))) is not None:
-            places[constant] = place
-    return places
+            slots[constant] = slot
+    return slots
 
 
 def is_new_each_time(eqn: JaxprEqn) -> bool:

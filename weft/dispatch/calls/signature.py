@@ -185,12 +185,12 @@ def split_call(roles: Roles, args: tuple[Any, ...], kwargs: dict[str, Any], hash
     if roles is NO_ROLES or not (roles.static_argnums or roles.static_argnames):
         return tuple.__new__(Call, (args, kwargs, (), len(args)))  # a third of the time
     count = len(args)
-    places = {number + count if number < 0 else number for number in roles.static_argnums}
-    statics: list[Static] = [(place, args[place]) for place in sorted(places) if 0 <= place < count]
+    indices = {number + count if number < 0 else number for number in roles.static_argnums}
+    statics: list[Static] = [(index, args[index]) for index in sorted(indices) if 0 <= index < count]
     statics += [(name, kwargs[name]) for name in sorted(roles.static_argnames) if name in kwargs]
     for _, value in statics if hashed else ():
         _check_hashable(value)
-    traced = tuple(arg for place, arg in enumerate(args) if place not in places)
+    traced = tuple(arg for index, arg in enumerate(args) if index not in indices)
     named = {name: value for name, value in kwargs.items() if name not in roles.static_argnames}
     return Call(traced, named, tuple(statics), count)
 
@@ -212,16 +212,16 @@ def join_call(
     """The inverse of ``split_call``: the arguments as the user's function takes them."""
     if not call_statics:
         return list(args), kwargs
-    placed = {place: value for place, value in call_statics if isinstance(place, int)}
+    by_index = {argument: value for argument, value in call_statics if isinstance(argument, int)}
     traced = iter(args)
-    joined = [placed[place] if place in placed else next(traced) for place in range(count)]
-    named = {place: value for place, value in call_statics if isinstance(place, str)}
+    joined = [by_index[index] if index in by_index else next(traced) for index in range(count)]
+    named = {argument: value for argument, value in call_statics if isinstance(argument, str)}
     return joined, {**kwargs, **named}
 
 
 def static_key(statics: tuple[Static, ...]) -> tuple[Any, ...]:
     """The part of a cache key for static arguments: position, type and value of each."""
-    return tuple([(place, type(value), value) for place, value in statics]) if statics else ()
+    return tuple([(argument, type(value), value) for argument, value in statics]) if statics else ()
 
 
 # -- types of the leaves ----------------------------------------------------------------------------------------------
@@ -324,12 +324,12 @@ def weakly(function: Any) -> Callable[[], Any]:
 def leaf_paths(function: Any, call: Call) -> list[str]:
     """The path of every leaf in the user's own names: ``x['a'][1]``, ``args[1]``, ``kw['zz']``."""
     args, kwargs = join_call(call.statics, call.count, call.args, call.kwargs)
-    static_places = {place for place, _ in call.statics}
+    static = {argument for argument, _ in call.statics}
     paths: list[str] = []
-    traced = [place for place in range(call.count) if place not in static_places]
+    traced = [index for index in range(call.count) if index not in static]
     names = argument_names(function, len(args), kwargs)
-    for place in traced:
-        paths += _paths_below(names[place], args[place])
+    for index in traced:
+        paths += _paths_below(names[index], args[index])
     for name in sorted(call.kwargs):
         paths += _paths_below(names[name], call.kwargs[name])
     return paths
@@ -348,9 +348,9 @@ def argument_names(function: Any, count: int, kwargs: Iterable[str]) -> dict[int
     """The user's name of each positional and keyword argument of a call."""
     names: dict[int | str, str] = {}
     positional, declared, variable, rest = _parameters(function) or _Parameters((), (), None, None)
-    for place in range(count):
-        known = place < len(positional)
-        names[place] = positional[place] if known else f"{variable or 'args'}[{place - len(positional)}]"
+    for index in range(count):
+        known = index < len(positional)
+        names[index] = positional[index] if known else f"{variable or 'args'}[{index - len(positional)}]"
     for name in kwargs:
         names[name] = name if name in declared or rest is None else f"{rest}['{name}']"
     return names

@@ -67,15 +67,15 @@ def from_other_sizes(call: Call) -> Any:
 def classified(state: JitState, prepared: Prepared, token: int) -> Classified | None:
     """The class of a call; None for operands that are in none."""
     marks, shapes = [], []
-    for place, value in prepared.call.statics:
+    for argument, value in prepared.call.statics:
         extents = _extents(value)
         if extents:
             shapes.append(runtime.ShapedArray(extents, dtypes.bool_))
-            marks.append((place, type(value), _replaced(value, dict.fromkeys(extents))))
+            marks.append((argument, type(value), _replaced(value, dict.fromkeys(extents))))
         elif callable(value) and not isinstance(value, type):
             return None
         else:
-            marks.append((place, type(value), value))
+            marks.append((argument, type(value), value))
     avals = prepared.avals
     found = sized_programs.size_class((*avals, *shapes) if shapes else avals)
     place = devices.place_of_call(prepared.leaves)
@@ -92,7 +92,7 @@ def _extents(value: Any) -> tuple[int, ...]:
 
 
 def _replaced(value: Any, symbols: Mapping[int, Any]) -> Any:
-    """A static argument with others in place of its ``_extents``."""
+    """A static argument with others instead of its ``_extents``."""
     if type(value) is tuple:
         return tuple([symbols[n] if type(n) is int and n >= _LEAST else n for n in value])
     return symbols[value] if type(value) is int and value >= _LEAST else value
@@ -167,7 +167,7 @@ def _traced_with(
 
 def with_symbols(prepared: Prepared, symbols: Mapping[Any, sizes.Size]) -> Prepared:
     """A call with symbols for its sizes."""
-    statics = tuple([(place, _replaced(value, symbols)) for place, value in prepared.call.statics])
+    statics = tuple([(argument, _replaced(value, symbols)) for argument, value in prepared.call.statics])
     avals = tuple([sized_programs.sized_aval(aval, symbols) for aval in prepared.avals])
     return prepared._replace(call=prepared.call._replace(statics=statics), avals=avals)
 

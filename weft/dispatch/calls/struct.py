@@ -1,7 +1,7 @@
 """ShapeDtypeStruct: the shape and dtype of an array without its values.
 
 In: shape, dtype, optional sharding and weak_type. Out: an immutable, hashable description that ``eval_shape``
-returns and ``jit(f).lower``, ``make_jaxpr`` and ``eval_shape`` accept in place of arrays.
+returns and ``jit(f).lower``, ``make_jaxpr`` and ``eval_shape`` accept instead of arrays.
 """
 
 from __future__ import annotations

@@ -69,14 +69,14 @@ def find(driver: int) -> str:
     named = os.environ.get(VARIABLE, "")
     key = named, driver
     if key not in _paths:
-        places = (
+        paths = (
             str(path)
             for major in (13, 12)
             if driver >= 1000 * major
             for folder in sys.path
             for path in Path(folder or ".").glob(f"nvidia/*/lib/libcublasLt.so.{major}")
         )
-        _paths[key] = named or next(places, "")
+        _paths[key] = named or next(paths, "")
     return _paths[key]
 
 

@@ -300,7 +300,7 @@ def create_device_mesh(
     contiguous_submeshes: bool = False,
     allow_split_physical_axes: bool = False,
 ) -> np.ndarray:
-    """The devices as an array of ``mesh_shape``, to make a Mesh of; ValueError unless it has a place for each device.
+    """The devices as an array of ``mesh_shape``, to make a Mesh of; ValueError unless it has one cell for each device.
 
     >>> from weft.experimental import mesh_utils
     >>> mesh_utils.create_device_mesh((1, 1)).shape

@@ -69,8 +69,8 @@ def table(shape: tuple[int, ...], sharding: Sharding, scale: float, min_width: i
         starts = [part.start or 0 for part in index]
         held.setdefault((0, starts[0]) if len(shape) == 1 else (starts[0], starts[1]), []).append(device.id)
     platform = sharding.device_list[0].platform.upper()
-    texts = {place: f"{platform} {','.join(map(str, sorted(ids)))}" for place, ids in held.items()}
-    rows, columns = (sorted({place[side] for place in held}) for side in (0, 1))
+    texts = {corner: f"{platform} {','.join(map(str, sorted(ids)))}" for corner, ids in held.items()}
+    rows, columns = (sorted({corner[side] for corner in held}) for side in (0, 1))
     full = int(10 * scale)
     wide = int(full * (shape[1] if len(shape) == 2 else 1) / shape[0])
     width = min(max(int(wide / len(columns) * _WIDER), min_width), max_width)

@@ -38,7 +38,7 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 def _atomic(kind: str, ref: Any, idx: Any, val: Any, mask: Any) -> Any:
     name = f"atomic_{kind}"
     target = refs._checked(name, ref)
-    indices, operands, found = refs._place(ref, idx)
+    indices, operands, found = refs._access(ref, idx)
     if not (dtypes.issubdtype(found.dtype, np.number) or found.dtype.kind == "b"):
         raise TypeError(f"[{name}] there are no atomic updates of {found.dtype.name}")
     if kind in ("and", "or", "xor") and found.dtype.kind not in "biu":

@@ -100,8 +100,8 @@ class BlockSpec:
     """Which block of an array each cell of the grid sees.
 
     ``block_shape`` has an int, None or a ``BlockDim`` for each dimension; None alone stands for the whole array.
-    ``index_map`` takes the cell's place on the grid (and the references to scalars that are fetched before) and gives
-    an index for each dimension; None stands for zeros.
+    ``index_map`` takes the cell's position on the grid (and the references to scalars that are fetched before) and
+    gives an index for each dimension; None stands for zeros.
 
     >>> spec = pallas.BlockSpec((8, None), lambda i, j: (i, j))
     >>> spec.block_shape, spec.index_map(2, 3)

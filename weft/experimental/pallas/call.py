@@ -277,7 +277,7 @@ def _trace(asked: Asked, call: _Call) -> Kernel:
     out_specs = specs.leaves(grid_spec.out_specs, out_tree, "out_specs", "`out_shape`")
     outputs = [specs.way(*entry, scope) for entry in zip(out_specs, outs, out_paths, strict=True)]
     wanted, scratch_tree = runtime.tree_flatten(grid_spec.scratch_shapes)
-    scratch = [spaces.ref_type(entry, f"scratch_shapes[{place}]") for place, entry in enumerate(wanted)]
+    scratch = [spaces.ref_type(entry, f"scratch_shapes[{number}]") for number, entry in enumerate(wanted)]
     as_args = out_tree if isinstance(_root(out_tree), tuple) else runtime.tree_flatten((_root(out_tree),))[1]
     trees = (call.in_tree, as_args, scratch_tree)
     blocks_of = [way.ref for way in (*inputs, *outputs)]
@@ -350,22 +350,22 @@ def _lowered(
     n_lead, n_consts = len(found.captured) + len(closed.consts), len(closed.consts)
     last = dict(zip(found.written, found.jaxpr.outvars[len(closed.jaxpr.outvars) :], strict=True))
     own = found.jaxpr.invars[n_lead:]
-    final = [last.get(n_consts + place, v) for place, v in enumerate(own)]
+    final = [last.get(n_consts + index, v) for index, v in enumerate(own)]
     first = n_axes + n_ahead
     end = first + n_in + n_out
     changed = [p for p in range(n_in) if n_consts + first + p in found.written]
     counted = [k for k, ref in enumerate(scratch) if spaces.is_semaphore(ref)]
     rest = [k for k in range(len(scratch)) if k not in counted]
-    places = [*range(first + n_in, end), *[first + p for p in changed], *[end + k for k in counted]]
+    indices = [*range(first + n_in, end), *[first + p for p in changed], *[end + k for k in counted]]
     ins = [Var(own[first + p].aval) if p in changed else own[first + p] for p in range(n_in)]
-    outputs = [ways[place - first] for place in places]
-    taken = [*zip(ins, ways, strict=False), *zip([own[place] for place in places], outputs, strict=True)]
+    outputs = [ways[index - first] for index in indices]
+    taken = [*zip(ins, ways, strict=False), *zip([own[index] for index in indices], outputs, strict=True)]
     empty = [v for v, way in taken if not way.aval.size]
     jaxpr = found.jaxpr.replace(
         constvars=[*found.jaxpr.invars[:n_lead], *empty],
         invars=[*own[:first], *[v for v, way in taken if way.aval.size], *[own[end + k] for k in rest]],
         outvars=[
-            *[final[place] for place, way in zip(places, outputs, strict=True) if way.aval.size],
+            *[final[index] for index, way in zip(indices, outputs, strict=True) if way.aval.size],
             *[final[end + k] for k in rest],
         ],
         debug_info=None,
@@ -410,7 +410,7 @@ def _check_aliases(aliases: dict[Any, Any], in_avals: Sequence[Any], outs: Seque
 
 def _run(asked: Asked, traced: Kernel, values: Sequence[Any]) -> list[Any]:
     """The results of a call. What is written to an input that is a reference is written to that reference."""
-    check_distinct(values, lambda: [f"operand {place}" for place in range(len(values))])
+    check_distinct(values, lambda: [f"operand {number}" for number in range(len(values))])
     operands = _agreeing([_plain(x) for x in values])
     first = len(operands) - len(traced.inputs)
     combines = any(isinstance(effect, NamedAxis) for effect in traced.jaxpr.effects)  # with other devices
@@ -418,10 +418,10 @@ def _run(asked: Asked, traced: Kernel, values: Sequence[Any]) -> list[Any]:
         results = _run_checked(asked, traced, operands)
     else:
         results = _run_grid(asked, traced, operands[:first], operands[first:])
-    for place in range(traced.kept, len(results)):
-        source = traced.aliased[place]
+    for index in range(traced.kept, len(results)):
+        source = traced.aliased[index]
         if source is not None and is_ref(values[first + source]):
-            store(values[first + source], results[place])
+            store(values[first + source], results[index])
     return results[: traced.kept]
 
 

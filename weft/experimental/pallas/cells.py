@@ -88,7 +88,7 @@ class _Shared(threading.local):
     def __init__(self) -> None:
         self.given: list[Any] | None = None
         self.asked: list[Any] = []
-        self.named: dict[str, int] = {}  # the places of those with a name
+        self.named: dict[str, int] = {}  # the indices of those with a name
 
 
 _shared = _Shared()
@@ -119,19 +119,19 @@ def get_global(what: Any) -> Any:
     return _given(len(_shared.asked) - 1)
 
 
-def _given(place: int) -> Any:
+def _given(index: int) -> Any:
     assert _shared.given is not None
-    if place < len(_shared.given):
-        return _shared.given[place]
+    if index < len(_shared.given):
+        return _shared.given[index]
     # the kernel is traced again, with this one among its operands
-    return refs.new_ref(spaces.first_value(_shared.asked[place]))
+    return refs.new_ref(spaces.first_value(_shared.asked[index]))
 
 
 def shared(name: str, what: Any) -> Any:
     """The reference of this name, one for a kernel, that all of its cells share."""
-    place = _shared.named.get(name)
-    if place is not None:
-        return _given(place)
+    index = _shared.named.get(name)
+    if index is not None:
+        return _given(index)
     found = get_global(what)
     _shared.named[name] = len(_shared.asked) - 1
     return found

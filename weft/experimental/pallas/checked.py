@@ -62,12 +62,12 @@ def _selected(cell: Cell, memory: Memory, indices: Sequence[Index], operands: Se
         count = sum(1 for region in index if region is None or region.start is None)
         own, given = given[:count], given[count:]
         found = ref_indexing.selected_shape(flat.shape, (index,), [avals_module.get_aval(x) for x in own])
-        places = [np.asarray(p) for p in masked.positions(index, own, found)]
-        places = [np.where(p < 0, p + n, p) for p, n in zip(places, flat.shape, strict=True)]
+        positions = [np.asarray(p) for p in masked.positions(index, own, found)]
+        positions = [np.where(p < 0, p + n, p) for p, n in zip(positions, flat.shape, strict=True)]
         fits = np.ones(found, bool)
-        for place, n in zip(places, flat.shape, strict=True):
-            fits &= (place >= 0) & (place < n)
-        key = tuple([np.clip(p, 0, max(n - 1, 0)) for p, n in zip(places, flat.shape, strict=True)])
+        for position, n in zip(positions, flat.shape, strict=True):
+            fits &= (position >= 0) & (position < n)
+        key = tuple([np.clip(p, 0, max(n - 1, 0)) for p, n in zip(positions, flat.shape, strict=True)])
         inside = fits & inside[key]
         flat = flat[key]
     return flat, inside
@@ -107,9 +107,9 @@ def _read(cell: Cell, memory: Memory, indices: Any, operands: Any, mask: Any = N
 
 def _write(cell: Cell, memory: Memory, new: Any, indices: Any, operands: Any, mask: Any = None) -> None:
     flat, counts = _checked(cell, memory, indices, operands, mask, "writes")
-    places = flat[counts]
-    memory.values.reshape(-1)[places] = np.asarray(new)[counts]  # where one is named twice, the last stays
-    memory.known.reshape(-1)[places] = memory.written.reshape(-1)[places] = True
+    chosen = flat[counts]
+    memory.values.reshape(-1)[chosen] = np.asarray(new)[counts]  # where one is named twice, the last stays
+    memory.known.reshape(-1)[chosen] = memory.written.reshape(-1)[chosen] = True
 
 
 def _get(cell: Cell, params: Any, memory: Memory, *operands: Any) -> list[Any]:
@@ -158,11 +158,11 @@ def _one_by_one(cell: Cell, memory: Memory, new: Any, mask: Any, indices: Any, o
     _read(cell, memory, indices, operands, mask)
     flat, counts = _checked(cell, memory, indices, operands, mask, "writes")
     values, seen = memory.values.reshape(-1), np.zeros(flat.shape, memory.values.dtype)
-    for k, (place, value, flag) in enumerate(zip(flat.ravel(), np.asarray(new).ravel(), counts.ravel(), strict=True)):
-        seen.reshape(-1)[k] = values[place]
+    for k, (index, value, flag) in enumerate(zip(flat.ravel(), np.asarray(new).ravel(), counts.ravel(), strict=True)):
+        seen.reshape(-1)[k] = values[index]
         if flag:
-            values[place] = _COMBINE[kind](values[place], value)
-            memory.written.reshape(-1)[place] = True
+            values[index] = _COMBINE[kind](values[index], value)
+            memory.written.reshape(-1)[index] = True
     return seen
 
 
@@ -292,7 +292,7 @@ class _Array(Memory):
         return Memory(self.name, values.reshape(block.seen), known.reshape(block.seen))
 
     def put_back(self, cell: Cell, memory: Memory, outer: Any, inner: Any, parallel: tuple[int, ...]) -> None:
-        """Write a block back; an error where a cell of another place along parallel axes has written before."""
+        """Write a block back; an error where another cell along the parallel axes has written before."""
         shape = self.way.block.shape
         written = memory.written.reshape(shape)[inner]
         own, owner = self.owners.setdefault(parallel, len(self.owners)), self.owner[outer]

@@ -46,7 +46,7 @@ def load(
             raise ValueError("[load] `other` is what is read where `mask` is False, and there is no mask")
         return refs.get(ref, idx)
     target = _target("load", ref)
-    indices, operands, found = refs._place(ref, idx)
+    indices, operands, found = refs._access(ref, idx)
     mask = _as_mask("load", mask, found.shape)
     other = spaces.undefined((), found.dtype) if other is None else _as_other(other, found)
     return masked_get_p.bind(target, mask, other, *operands, indices=indices)
@@ -60,7 +60,7 @@ def store(ref: Any, idx: Any, val: Any = None, *, mask: Any = None, eviction_pol
     if val is None:
         idx, val = ..., idx
     target = _target("store", ref)
-    indices, operands, found = refs._place(ref, idx)
+    indices, operands, found = refs._access(ref, idx)
     if not avals_module.get_aval(val).shape and found.shape:
         val = lax.broadcast_in_dim(convert(val, found.dtype, False), found.shape, ())
     if mask is None:
@@ -128,9 +128,9 @@ def positions(index: Index, operands: Sequence[Any], found: tuple[int, ...]) -> 
     taken = [next(given) if region is None or region.start is None else None for region in index]
     arrays = [x for region, x in zip(index, taken, strict=True) if region is None]
     common = np.broadcast_shapes(*[avals_module.get_aval(x).shape for x in arrays]) if arrays else ()
-    places = [d for d, region in enumerate(index) if region is None]
-    together = bool(places) and places[-1] - places[0] == len(places) - 1
-    lead = sum(1 for region in index[: places[0]] if region is not None) if together else 0
+    arrays_at = [d for d, region in enumerate(index) if region is None]
+    together = bool(arrays_at) and arrays_at[-1] - arrays_at[0] == len(arrays_at) - 1
+    lead = sum(1 for region in index[: arrays_at[0]] if region is not None) if together else 0
     made, dim = [], 0
     for region, x in zip(index, taken, strict=True):
         if region is None:

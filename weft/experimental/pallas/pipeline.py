@@ -65,10 +65,10 @@ def emit_pipeline(
                 f"takes {wanted} references; it got {len(given)}"
             )
         pairs = []
-        for place, (own, args) in enumerate(zip((*sources, *targets), given, strict=True)):
+        for number, (own, args) in enumerate(zip((*sources, *targets), given, strict=True)):
             leaves, tree = runtime.tree_flatten(args)
             found = specs.leaves((own,), runtime.tree_flatten((args,))[1], "specs", "references")
-            pairs.append((place >= len(sources), tree, list(zip(found, leaves, strict=True))))
+            pairs.append((number >= len(sources), tree, list(zip(found, leaves, strict=True))))
         core = core_axis_name if core_axis is None else core_axis
         extents, firsts = cores.part(spec.grid, core, dimension_semantics)
         _loop(body, _OnGrid(extents, spec.grid_names, (), firsts), pairs, scratches, _explicit_indices)
@@ -161,7 +161,7 @@ class _Part(NamedTuple):
     """A block of a reference: positions along each dimension, which of them count (None: all do), hidden dimensions."""
 
     ref: Any
-    places: list[Any]
+    positions: list[Any]
     counts: list[Any]
     hidden: list[int]
 
@@ -171,12 +171,12 @@ class _Part(NamedTuple):
 
     def key(self) -> tuple[tuple[Any, ...], Any]:
         """(an index array for each dimension, in the shape of the block; the mask of the elements that count)."""
-        shape = tuple([avals_module.get_aval(p).shape[0] for p in self.places])
+        shape = tuple([avals_module.get_aval(p).shape[0] for p in self.positions])
         mask = lax.full(shape, True, np.dtype(bool))
         for dim, count in enumerate(self.counts):
             if count is not None:
                 mask = lax.bitwise_and(mask, lax.broadcast_in_dim(count, shape, (dim,)))
-        return tuple([lax.broadcast_in_dim(p, shape, (d,)) for d, p in enumerate(self.places)]), mask
+        return tuple([lax.broadcast_in_dim(p, shape, (d,)) for d, p in enumerate(self.positions)]), mask
 
 
 def _part(spec: Any, ref: Any, numbers: Sequence[Any]) -> _Part:
@@ -194,15 +194,15 @@ def _part(spec: Any, ref: Any, numbers: Sequence[Any]) -> _Part:
             f"[emit_pipeline] a reference of shape {ref.shape} has a block of shape {sizes} and {len(index)} indices: "
             f"give one of each for its {ref.ndim} dimensions"
         )
-    places, counts, hidden = [], [], []
+    positions, counts, hidden = [], [], []
     for dim, (size, at, extent) in enumerate(zip(sizes, index, ref.shape, strict=True)):
         position, count = _along(size, at)
-        places.append(position)
+        positions.append(position)
         whole = isinstance(at, int) and at == 0 and getattr(size, "block_size", size) == extent
         counts.append(None if whole else lax.bitwise_and(count, _within(position, extent)))
         if size is None or isinstance(size, blocks.Squeezed):
             hidden.append(dim)
-    return _Part(ref, places, counts, hidden)
+    return _Part(ref, positions, counts, hidden)
 
 
 def _within(position: Any, extent: int) -> Any:

@@ -13,7 +13,7 @@ from weft.operations.convert import convert
 
 
 class DeviceIdType(enum.Enum):
-    """How a device is named in ``semaphore_signal``: by its place on a mesh, or by its number."""
+    """How a device is named in ``semaphore_signal``: by its coordinates on a mesh, or by its number."""
 
     MESH = "mesh"
     LOGICAL = "logical"

@@ -66,7 +66,7 @@ def memory_ref(shape: Any, dtype: Any, space: Any) -> MemoryRef:
 
 
 class Semaphores(enum.Enum):
-    """The place of semaphores."""
+    """The memory space of semaphores."""
 
     SEMAPHORE = "semaphore"
 

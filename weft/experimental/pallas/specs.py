@@ -30,7 +30,7 @@ NUMBER = runtime.ShapedArray((), np.dtype(np.int32))
 
 
 class Way(NamedTuple):
-    """How the cells see one array: its type, the type of the reference, its blocks and their places."""
+    """How the cells see one array: its type, the type of the reference, its blocks and where they begin."""
 
     path: str
     aval: Any
@@ -48,7 +48,7 @@ class Scope(NamedTuple):
 
 
 def leaves(specs: Any, tree: Any, what: str, of: str) -> list[Any]:
-    """The specs in the order of the leaves of ``tree``; ValueError that names the places where they do not fit."""
+    """The specs in the order of the leaves of ``tree``; ValueError that names the leaves that do not fit."""
     if isinstance(specs, NoBlockSpec):
         return [specs] * tree.num_leaves
     given = runtime.tree_unflatten(tree, list(range(tree.num_leaves)))
@@ -59,7 +59,7 @@ def leaves(specs: Any, tree: Any, what: str, of: str) -> list[Any]:
         raise ValueError(
             f"Pytree for `{what}` and {of} do not match. There are {len(wrong)} mismatches, including:{listed}"
         )
-    return [found[place] for place in range(tree.num_leaves)]
+    return [found[number] for number in range(tree.num_leaves)]
 
 
 def _match(specs: Any, given: Any, path: str, what: str, of: str, found: dict[int, Any], wrong: list[str]) -> None:
@@ -119,8 +119,8 @@ def way(spec: Any, aval: Any, path: str, scope: Scope) -> Way:
     if any(n == 0 for n in block.shape) and aval.size:
         raise ValueError(f"Block shape for {path} (= {sizes}) has an extent of 0: a block has elements.")
     ref = AbstractRef(aval.update(shape=block.seen), spec.memory_space, BLOCK)
-    places = _zeros(scope, aval.ndim) if index_map is None else _traced(index_map, sizes, aval, path, scope)
-    return Way(path, aval, ref, block, places)
+    indices = _zeros(scope, aval.ndim) if index_map is None else _traced(index_map, sizes, aval, path, scope)
+    return Way(path, aval, ref, block, indices)
 
 
 def whole(ref: AbstractRef, scope: Scope) -> Way:
@@ -167,7 +167,7 @@ def _traced(index_map: Any, sizes: Sequence[Any], aval: Any, path: str, scope: S
                 f"{named} must return {len(sizes)} values to match block_shape={tuple(sizes)}. Currently returning "
                 f"{len(outs)} values: {outs}"
             )
-        return [_index(out, place, named) for place, out in enumerate(outs)]
+        return [_index(out, number, named) for number, out in enumerate(outs)]
 
     info = DebugInfo("pallas_call index_map", function_names.source_of(index_map))
     closed, _ = trace_to_jaxpr(flat, [NUMBER] * len(scope.extents) + list(scope.prefetched), info)
@@ -181,16 +181,16 @@ def _traced(index_map: Any, sizes: Sequence[Any], aval: Any, path: str, scope: S
     return inlined(found.jaxpr, [*found.captured, *closed.consts], count)
 
 
-def _index(out: Any, place: int, named: str) -> Any:
+def _index(out: Any, number: int, named: str) -> Any:
     if isinstance(out, ref_indexing.Slice):
-        raise ValueError(f"{named} gives a slice as output[{place}]: only a BoundedSlice dimension takes one")
+        raise ValueError(f"{named} gives a slice as output[{number}]: only a BoundedSlice dimension takes one")
     try:
         known = avals_module.get_aval(out)
     except TypeError as error:
-        raise ValueError(f"{named} must return integer scalars. Output[{place}] is {out!r}.") from error
+        raise ValueError(f"{named} must return integer scalars. Output[{number}] is {out!r}.") from error
     if known.shape or not dtypes.issubdtype(known.dtype, np.integer):
         raise ValueError(
-            f"{named} must return integer scalars. Output[{place}] has type {avals_module.long_text(known)}."
+            f"{named} must return integer scalars. Output[{number}] has type {avals_module.long_text(known)}."
         )
     return np.int32(out) if isinstance(out, (int, np.integer)) else convert.convert(out, NUMBER.dtype, False)
 

@@ -272,9 +272,9 @@ def bitcast(x: Any, ty: Any) -> Any:
 
 
 def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axis: int | None = None) -> Any:
-    """The elements along ``axis`` moved by ``shift`` places, those beyond the end to the front.
+    """The elements along ``axis`` moved by ``shift`` positions, those beyond the end to the front.
 
-    With ``stride`` those at place i along ``stride_axis`` are moved by ``shift + i * stride``. ValueError for numbers
+    With ``stride`` those at index i along ``stride_axis`` are moved by ``shift + i * stride``. ValueError for numbers
     below zero (``shift`` may be traced), axes that are none, and a stride along the same axis.
 
     >>> pallas.tpu.roll(jnp.arange(6).reshape(2, 3), 1, 1, stride=1, stride_axis=0)
@@ -282,9 +282,9 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
            [4, 5, 3]], dtype=int32)
     """
     x = jnp.asarray(x)
-    for name, place in (("axis", axis), ("stride_axis", 0 if stride_axis is None else stride_axis)):
-        if not 0 <= place < x.ndim:
-            raise ValueError(f"[roll] {name} is out of range: {place}, of an array of {x.ndim} dimensions")
+    for name, number in (("axis", axis), ("stride_axis", 0 if stride_axis is None else stride_axis)):
+        if not 0 <= number < x.ndim:
+            raise ValueError(f"[roll] {name} is out of range: {number}, of an array of {x.ndim} dimensions")
     for name, count in (("shift", shift), ("stride", 0 if stride is None else stride)):
         if isinstance(count, int) and count < 0:
             raise ValueError(f"[roll] {name} must be non-negative, got {count}")
@@ -296,8 +296,8 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
         raise ValueError(f"[roll] the stride is along another axis than {axis}, along which elements move")
     rows = (1,) * stride_axis, (1,) * (x.ndim - 1 - stride_axis)
     moved = shift + stride * jnp.arange(x.shape[stride_axis], dtype=np.int32).reshape(*rows[0], -1, *rows[1])
-    place = jnp.arange(x.shape[axis], dtype=np.int32).reshape(*[-1 if d == axis else 1 for d in range(x.ndim)])
-    return jnp.take_along_axis(x, jnp.broadcast_to((place - moved) % x.shape[axis], x.shape), axis)
+    index = jnp.arange(x.shape[axis], dtype=np.int32).reshape(*[-1 if d == axis else 1 for d in range(x.ndim)])
+    return jnp.take_along_axis(x, jnp.broadcast_to((index - moved) % x.shape[axis], x.shape), axis)
 
 
 def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:

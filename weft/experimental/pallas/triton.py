@@ -68,5 +68,5 @@ def elementwise_inline_asm(asm: str, *, args: Any, constraints: str, pack: int, 
     """Assembly in a kernel: NotImplementedError, since a kernel of weft runs on processors of several kinds."""
     raise NotImplementedError(
         "pallas.triton.elementwise_inline_asm: assembly of one processor would not run on the others; write the "
-        f"operation with weft.numpy or weft.lax in place of {asm!r}"
+        f"operation with weft.numpy or weft.lax instead of {asm!r}"
     )

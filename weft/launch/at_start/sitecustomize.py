@@ -39,7 +39,7 @@ class _FirstUse:
 
 def _run_hidden() -> None:
     """The ``sitecustomize`` that Python would have run."""
-    others = [place for place in sys.path if os.path.abspath(place or ".") != _HERE]
+    others = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

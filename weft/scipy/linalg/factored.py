@@ -142,8 +142,8 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
     factors, _, order = lu_module.lu(a)
     m, n = promotion.shape_of(a)[-2:]
     k = min(m, n)
-    places = promotion.with_rank(jnp.arange(m, dtype=order.dtype)[:, None], a.ndim)
-    p = (order[..., None, :] == places).astype(matrices.real_dtype(a.dtype))
+    indices = promotion.with_rank(jnp.arange(m, dtype=order.dtype)[:, None], a.ndim)
+    p = (order[..., None, :] == indices).astype(matrices.real_dtype(a.dtype))
     left = jnp.tril(factors, -1)[..., :k] + promotion.with_rank(jnp.eye(m, k, dtype=a.dtype), a.ndim)
     upper = jnp.triu(factors)[..., :k, :]
     return (matrices.product(p.astype(a.dtype), left), upper) if permute_l else (p, left, upper)

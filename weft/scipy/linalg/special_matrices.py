@@ -41,11 +41,11 @@ def block_diag(*arrs: Any) -> Array:
     """
     if not arrs:
         arrs = (jnp.zeros((1, 0)),)
-    for place, x in enumerate(arrs):
+    for index, x in enumerate(arrs):
         if len(promotion.shape_of(x)) > 2:
             raise ValueError(
                 "Arguments to weft.scipy.linalg.block_diag must have at most 2 dimensions, got shape "
-                f"{promotion.shape_of(x)} at argument {place}."
+                f"{promotion.shape_of(x)} at argument {index}."
             )
     blocks = [jnp.atleast_2d(x) for x in promotion.promote_dtypes(*arrs)]
     total, start, rows = sum(promotion.shape_of(x)[1] for x in blocks), 0, []
@@ -107,8 +107,8 @@ def hankel(c: Any, r: Any = None) -> Array:
 
 
 def _circulant(c: Any) -> Any:
-    places = np.arange(promotion.shape_of(c)[0])
-    return c[(places[:, None] - places[None, :]) % max(len(places), 1)]
+    indices = np.arange(promotion.shape_of(c)[0])
+    return c[(indices[:, None] - indices[None, :]) % max(len(indices), 1)]
 
 
 def circulant(c: Any) -> Array:
@@ -171,22 +171,22 @@ def fiedler(a: Any) -> Array:
     return jnp.abs(a[..., :, None] - a[..., None, :])
 
 
-def _fiedler_places(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(which coefficient stands, negated, at each place, 0: none; the places of ones)."""
-    places, ones = np.zeros((n, n), int), np.zeros((n, n), bool)
-    places[0, 0] = 1
+def _fiedler_layout(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(which coefficient stands, negated, at each element, 0: none; which elements are one)."""
+    coefficients, ones = np.zeros((n, n), int), np.zeros((n, n), bool)
+    coefficients[0, 0] = 1
     if n > 1:
         ones[1, 0] = True
     for i in range(0, n, 2):
         if i + 1 < n:
-            places[i, i + 1] = i + 2
+            coefficients[i, i + 1] = i + 2
         if i + 2 < n:
             ones[i, i + 2] = True
         if i >= 2:
-            places[i, i - 1] = i + 1
+            coefficients[i, i - 1] = i + 1
     for i in range(3, n, 2):
         ones[i, i - 2] = True
-    return places, ones
+    return coefficients, ones
 
 
 def fiedler_companion(a: Any) -> Array:
@@ -203,11 +203,11 @@ def fiedler_companion(a: Any) -> Array:
             f"{a.shape}."
         )
     n = a.shape[-1] - 1
-    places, ones = _fiedler_places(n) if n else (np.zeros((0, 0), int), np.zeros((0, 0), bool))
+    coefficients, ones = _fiedler_layout(n) if n else (np.zeros((0, 0), int), np.zeros((0, 0), bool))
 
     def made(a: Any) -> Any:
         scaled = a / a[0]
-        return jnp.where(ones, 1, jnp.where(places > 0, -scaled[places], 0))
+        return jnp.where(ones, 1, jnp.where(coefficients > 0, -scaled[coefficients], 0))
 
     return vectorized.vectorize(made, signature="(n)->(m,m)")(a)
 
@@ -251,8 +251,8 @@ def hilbert(n: int) -> Array:
     >>> hilbert(2).tolist()
     [[1.0, 0.5], [0.5, 0.3333333432674408]]
     """
-    places = jnp.arange(n, dtype=_float_dtype())
-    return 1 / (places[:, None] + places[None, :] + 1)
+    indices = jnp.arange(n, dtype=_float_dtype())
+    return 1 / (indices[:, None] + indices[None, :] + 1)
 
 
 @jit(static_argnames=("n",))
@@ -339,8 +339,8 @@ def hadamard(n: int, dtype: Any = int) -> Array:
     """
     if n < 1 or n & (n - 1):
         raise ValueError(f"n must be a positive power of 2; got {n}.")
-    places = jnp.arange(n, dtype=np.int32)
-    odd = lax.population_count(places[:, None] & places[None, :]) % 2
+    indices = jnp.arange(n, dtype=np.int32)
+    odd = lax.population_count(indices[:, None] & indices[None, :]) % 2
     return (1 - 2 * odd).astype(dtype)
 
 

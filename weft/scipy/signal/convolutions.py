@@ -65,19 +65,19 @@ def _direct(x: Any, v: Any) -> Any:
     turned = lax.rev(v, tuple(range(len(few))))
     if math.prod(few) <= _UNROLLED:
         total: Any = None
-        for place in itertools.product(*map(range, few)):
-            part = lax.slice(padded, place, [p + n for p, n in zip(place, out, strict=True)])
-            term = part * turned[place]
+        for offset in itertools.product(*map(range, few)):
+            part = lax.slice(padded, offset, [p + n for p, n in zip(offset, out, strict=True)])
+            term = part * turned[offset]
             total = term if total is None else total + term
         return total
     flat = wnp.reshape(turned, (-1,))
-    places = np.stack(np.unravel_index(np.arange(math.prod(few)), few), axis=1).astype(np.int32)
+    offsets = np.stack(np.unravel_index(np.arange(math.prod(few)), few), axis=1).astype(np.int32)
 
     def step(total: Any, given: Any) -> Any:
-        place, weight = given
-        return total + lax.dynamic_slice(padded, list(place), out) * weight, None
+        offset, weight = given
+        return total + lax.dynamic_slice(padded, list(offset), out) * weight, None
 
-    return scan_module.scan(step, wnp.zeros(out, promotion.dtype_of(x)), (places, flat))[0]
+    return scan_module.scan(step, wnp.zeros(out, promotion.dtype_of(x)), (offsets, flat))[0]
 
 
 def _convolved(name: str, in1: Any, in2: Any, mode: str, method: str) -> Any:

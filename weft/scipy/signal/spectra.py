@@ -41,16 +41,16 @@ def _linear_residual(x: Any) -> Any:
     centred = x - wnp.mean(x, axis=-1, keepdims=True)
     if count < 2:
         return centred
-    place = np.arange(count) - (count - 1) / 2
-    place = (place / np.sqrt((place * place).sum())).astype(promotion.dtype_of(x))
-    place = place.reshape((1,) * (len(promotion.shape_of(x)) - 1) + (count,))
-    return centred - wnp.sum(centred * place, axis=-1, keepdims=True) * place
+    line = np.arange(count) - (count - 1) / 2
+    line = (line / np.sqrt((line * line).sum())).astype(promotion.dtype_of(x))
+    line = line.reshape((1,) * (len(promotion.shape_of(x)) - 1) + (count,))
+    return centred - wnp.sum(centred * line, axis=-1, keepdims=True) * line
 
 
 def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Array:
     """``data`` without its line of least squares along ``axis``, or with "constant" without its mean.
 
-    ``bp`` are static places where a new line begins. Floating point. ValueError for another ``type`` and for places
+    ``bp`` are static indices where a new line begins. Floating point. ValueError for another ``type`` and for indices
     outside, NotImplementedError for ``overwrite_data``.
 
     >>> detrend(np.float32([1, 3, 5]), type="constant").tolist()
@@ -64,14 +64,14 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwr
     (x,) = promotion.promote_dtypes_inexact(wnp.asarray(data))
     if type == "constant":
         return x - wnp.mean(x, axis, keepdims=True)
-    place = axes.canonical_axis(axis, len(promotion.shape_of(x)))
-    count = promotion.shape_of(x)[place]
+    position = axes.canonical_axis(axis, len(promotion.shape_of(x)))
+    count = promotion.shape_of(x)[position]
     borders = sorted({0, count, *map(operator.index, np.atleast_1d(bp).tolist())})
     if borders[0] < 0 or borders[-1] > count:
         raise ValueError("Breakpoints must be non-negative and less than length of data along given axis.")
-    rows = wnp.moveaxis(x, place, -1)
+    rows = wnp.moveaxis(x, position, -1)
     parts = [_linear_residual(rows[..., a:b]) for a, b in itertools.pairwise(borders)]
-    return wnp.moveaxis(wnp.concatenate(parts, axis=-1) if parts else rows, -1, place)
+    return wnp.moveaxis(wnp.concatenate(parts, axis=-1) if parts else rows, -1, position)
 
 
 # ---- pieces
@@ -177,11 +177,11 @@ def stft(
         raise ValueError(f"Unknown boundary option '{boundary}', must be one of: {list(_BOUNDARIES)}")
     promotion.check_arraylike("stft", x)
     (x,) = promotion.promote_dtypes_inexact(wnp.asarray(x))
-    place = axes.canonical_axis(axis, len(promotion.shape_of(x)))
+    position = axes.canonical_axis(axis, len(promotion.shape_of(x)))
     if 0 in promotion.shape_of(x):
         nothing = wnp.zeros(promotion.shape_of(x))
         return nothing, nothing, wnp.zeros(promotion.shape_of(x), promotion.complex_dtype(promotion.dtype_of(x)))
-    rows = wnp.moveaxis(x, place, -1)
+    rows = wnp.moveaxis(x, position, -1)
     plan = _plan("stft", window, nperseg, noverlap, nfft, promotion.shape_of(rows)[-1], 256)
     one_sided = return_onesided and not dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating)
     rows = _extended(rows, boundary, plan.length // 2)
@@ -196,7 +196,7 @@ def stft(
     times = _times(promotion.shape_of(found)[-2], hop / fs)
     if boundary is None:
         times = times + plan.length / 2 / fs
-    return _frequencies(plan.points, fs, one_sided), times, wnp.moveaxis(found, -1, place)
+    return _frequencies(plan.points, fs, one_sided), times, wnp.moveaxis(found, -1, position)
 
 
 def istft(
@@ -234,11 +234,11 @@ def istft(
     weights = wnp.asarray(plan.window, dtypes.finfo(dtype).dtype)
     hop = plan.length - plan.overlap
     total = plan.length + (pieces - 1) * hop
-    places = np.arange(pieces)[:, None] * hop + np.arange(plan.length)[None, :]
+    samples = np.arange(pieces)[:, None] * hop + np.arange(plan.length)[None, :]
     shape = (*promotion.shape_of(signals)[:-2], total)
     window = promotion.convert(weights * wnp.sum(weights), dtype)
-    summed = wnp.zeros(shape, dtype).at[..., places].add(signals * promotion.with_rank(window, rank))
-    norm = wnp.zeros(total, promotion.dtype_of(weights)).at[places].add(wnp.square(weights)[None, :])
+    summed = wnp.zeros(shape, dtype).at[..., samples].add(signals * promotion.with_rank(window, rank))
+    norm = wnp.zeros(total, promotion.dtype_of(weights)).at[samples].add(wnp.square(weights)[None, :])
     if boundary:
         edge = plan.length // 2
         summed, norm = summed[..., edge : total - edge], norm[edge : total - edge]
@@ -272,8 +272,8 @@ def csd(
     if any(0 in promotion.shape_of(a) for a in operands):
         nothing = wnp.zeros(promotion.shape_of(operands[0]))
         return nothing, nothing
-    place = axes.canonical_axis(axis, len(promotion.shape_of(operands[0])))
-    rows = [wnp.moveaxis(a, place, -1) for a in operands]
+    position = axes.canonical_axis(axis, len(promotion.shape_of(operands[0])))
+    rows = [wnp.moveaxis(a, position, -1) for a in operands]
     count = max(promotion.shape_of(a)[-1] for a in rows)
     rows = [_lengthened(a, count) for a in rows]
     dtype = promotion.dtype_of(rows[0])
@@ -292,7 +292,7 @@ def csd(
         product = product * promotion.with_rank(doubled, len(promotion.shape_of(product)))
     density = _averaged(product, average)
     density = wnp.real(density) if same else density
-    return _frequencies(plan.points, fs, one_sided), wnp.moveaxis(density, -1, place)
+    return _frequencies(plan.points, fs, one_sided), wnp.moveaxis(density, -1, position)
 
 
 def _lengthened(x: Any, count: int) -> Any:

@@ -324,7 +324,7 @@ class Slerp(NamedTuple):
     def __call__(self, times: Any) -> Rotation:
         """The rotations at these times; before the first and behind the last time those at the ends."""
         times = jnp.clip(_floats(times), self.times[0], self.times[-1])
-        place = jnp.clip(jnp.searchsorted(self.times, times, side="right") - 1, 0, self.rotvecs.shape[0] - 1)
-        part = (times - self.times[place]) / self.timedelta[place]
+        index = jnp.clip(jnp.searchsorted(self.times, times, side="right") - 1, 0, self.rotvecs.shape[0] - 1)
+        part = (times - self.times[index]) / self.timedelta[index]
         part = lax.convert_element_type(part, self.rotvecs.dtype)[..., None]
-        return Rotation(self.rotations.quat[place]) * Rotation.from_rotvec(part * self.rotvecs[place])
+        return Rotation(self.rotations.quat[index]) * Rotation.from_rotvec(part * self.rotvecs[index])

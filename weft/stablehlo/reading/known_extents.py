@@ -105,8 +105,8 @@ def _broadcast(site: Any, x: Any) -> Any:
     shape, dims = site.types[0][0], parser.integers(site.attribute("broadcast_dimensions"))
     if np.prod(shape) > MOST:
         return lax.broadcast_in_dim(x, shape, dims)
-    placed = [x.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]
-    return np.broadcast_to(np.reshape(x, placed), shape)
+    spread = [x.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]
+    return np.broadcast_to(np.reshape(x, spread), shape)
 
 
 FOLDS |= {"stablehlo.reshape": _folded_shape, "stablehlo.convert": _convert, "stablehlo.broadcast_in_dim": _broadcast}
@@ -144,8 +144,8 @@ def check(site: Any, holds: Any, *values: Any) -> list[Any]:
     """An assertion about extents; what is known only at run time is not checked."""
     if isinstance(holds, np.ndarray) and not holds:
         message = (site.attribute("error_message") or "").strip('"')
-        for place, value in enumerate(values):
-            message = message.replace(f"{{{place}}}", str(value))
+        for index, value in enumerate(values):
+            message = message.replace(f"{{{index}}}", str(value))
         raise ValueError(message)
     return []
 

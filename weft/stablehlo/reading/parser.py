@@ -62,30 +62,30 @@ _OPENING, _CLOSING = "([{<", ")]}>"
 
 
 class Parser:
-    """A place in a text."""
+    """A position in a text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.place = 0
+        self.position = 0
         self._lies: dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]] = {}
 
     def fail(self, wanted: str) -> Exception:
-        line = self.text.count("\n", 0, self.place) + 1
+        line = self.text.count("\n", 0, self.position) + 1
         return ValueError(
-            f"[stablehlo] line {line}: {wanted} expected, got {self.text[self.place : self.place + 60]!r}"
+            f"[stablehlo] line {line}: {wanted} expected, got {self.text[self.position : self.position + 60]!r}"
         )
 
     def skip(self) -> None:
-        found = _SPACE.match(self.text, self.place)
+        found = _SPACE.match(self.text, self.position)
         assert found is not None
-        self.place = found.end()
+        self.position = found.end()
 
     def at(self, token: str) -> bool:
         """Whether the next token is this one, which is then passed."""
         self.skip()
-        if not self.text.startswith(token, self.place):
+        if not self.text.startswith(token, self.position):
             return False
-        self.place += len(token)
+        self.position += len(token)
         return True
 
     def take(self, token: str) -> None:
@@ -94,32 +94,32 @@ class Parser:
 
     def match(self, pattern: re.Pattern[str], wanted: str) -> re.Match[str]:
         self.skip()
-        found = pattern.match(self.text, self.place)
+        found = pattern.match(self.text, self.position)
         if found is None:
             raise self.fail(wanted)
-        self.place = found.end()
+        self.position = found.end()
         return found
 
     def raw(self, ends: str) -> str:
         """The text up to one of the characters ``ends`` outside of brackets and strings."""
         self.skip()
-        text, start, depth = self.text, self.place, 0
-        while self.place < len(text):
-            c = text[self.place]
+        text, start, depth = self.text, self.position, 0
+        while self.position < len(text):
+            c = text[self.position]
             if depth == 0 and c in ends:
                 break
             if c == '"':
-                self.place = self._string_end(self.place)
+                self.position = self._string_end(self.position)
                 continue
-            if text.startswith("->", self.place):
-                self.place += 2
+            if text.startswith("->", self.position):
+                self.position += 2
                 continue
             depth += (c in _OPENING) - (c in _CLOSING)
-            self.place += 1
-        return text[start : self.place].strip()
+            self.position += 1
+        return text[start : self.position].strip()
 
-    def _string_end(self, place: int) -> int:
-        found = _STRING.match(self.text, place)
+    def _string_end(self, position: int) -> int:
+        found = _STRING.match(self.text, position)
         if found is None:
             raise self.fail("the end of a string")
         return found.end()
@@ -136,13 +136,13 @@ class Parser:
     def type(self) -> Type:
         """``tensor<2x3xf32>``."""
         self.skip()
-        start = self.place
+        start = self.position
         self.match(re.compile(r"[\w.!]+"), "a type")
-        if self.text.startswith("<", self.place):
-            self.place += 1
+        if self.text.startswith("<", self.position):
+            self.position += 1
             self.raw(">")
-            self.place += 1
-        return tensor_type(self.text[start : self.place])
+            self.position += 1
+        return tensor_type(self.text[start : self.position])
 
     def types(self, given: list[dict[str, str]] | None = None) -> list[Type]:
         """``(a, b)``, or one type; the attributes of each are added to ``given``."""
@@ -172,7 +172,7 @@ class Parser:
     def operation(self) -> Operation:
         results = []
         self.skip()
-        while self.text.startswith("%", self.place):
+        while self.text.startswith("%", self.position):
             found = self.match(_RESULT, "a result")
             results.append(found[1])
             if not self.at(","):
@@ -217,7 +217,7 @@ class Parser:
         """What stands between braces: arguments if there are any, and operations."""
         arguments: list[tuple[str, Type]] = []
         self.skip()
-        if self.text.startswith("^", self.place):
+        if self.text.startswith("^", self.position):
             self.match(re.compile(r"\^\w+"), "a block")
             arguments = self._arguments() if self.at("(") else []
             self.take(":")
@@ -245,7 +245,7 @@ class Parser:
         if self.at("func.return"):
             self.skip()
             operands = []
-            while self.text.startswith("%", self.place):
+            while self.text.startswith("%", self.position):
                 operands.append(self.match(_VALUE, "a value")[0])
                 self.at(",")
                 self.skip()

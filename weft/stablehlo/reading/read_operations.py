@@ -241,8 +241,8 @@ def scatter(site: Any, *operands: Any) -> Any:
     if count == 1:
         return _scattered(site, arrays[0], indices, updates[0])
     return [
-        _scattered(site.of_one(place, count), x, indices, update)
-        for place, (x, update) in enumerate(zip(arrays, updates, strict=True))
+        _scattered(site.of_one(index, count), x, indices, update)
+        for index, (x, update) in enumerate(zip(arrays, updates, strict=True))
     ]
 
 
@@ -342,7 +342,7 @@ def _order(site: Any) -> tuple[int, bool]:
 def _check_lexicographic(site: Any, operands: Sequence[Any], keys: int, downward: bool) -> None:
     """NotImplementedError unless the comparator orders keys as tuples are ordered; tried on small keys.
 
-    Keys that do not differ in the first four places differ in all others, so that the number of trials is bounded.
+    Keys that do not differ in the first four numbers differ in all others, so that the number of trials is bounded.
     """
     region = site.region()
     few = list(itertools.product((0, 1), repeat=min(keys, 4)))
@@ -350,8 +350,8 @@ def _check_lexicographic(site: Any, operands: Sequence[Any], keys: int, downward
     with eval_context():
         for left, right in itertools.product(rows, rows):
             given = [np.asarray(0, _dtype(x)) for x in operands for _ in range(2)]
-            for place, pair in enumerate(zip(left, right, strict=True)):
-                given[2 * place : 2 * place + 2] = [np.asarray(key, _dtype(operands[place])) for key in pair]
+            for index, pair in enumerate(zip(left, right, strict=True)):
+                given[2 * index : 2 * index + 2] = [np.asarray(key, _dtype(operands[index])) for key in pair]
             if bool(region(*given)[0]) != (left > right if downward else left < right):
                 raise NotImplementedError(
                     "[stablehlo] a sort by a comparison that does not order its first operands as tuples are ordered"

@@ -235,20 +235,20 @@ def _all_reduced(site: Any, x: Any, names: tuple[str, ...], within: Any) -> Any:
 
 def all_gather(site: Any, *xs: Any) -> list[Any]:
     names, within = _group(site)
-    place = parser.integer(site.attribute("all_gather_dim"))
+    axis = parser.integer(site.attribute("all_gather_dim"))
     if not names:
         return list(xs)
-    return [lax.all_gather(x, names, axis=place, tiled=True, axis_index_groups=within) for x in xs]
+    return [lax.all_gather(x, names, axis=axis, tiled=True, axis_index_groups=within) for x in xs]
 
 
 def reduce_scatter(site: Any, x: Any) -> Any:
     names, within = _group(site)
     if site.single() != "stablehlo.add":
         raise NotImplementedError("[stablehlo] reduce_scatter by another function than a sum")
-    place = parser.integer(site.attribute("scatter_dimension"))
+    axis = parser.integer(site.attribute("scatter_dimension"))
     if not names:
         return x
-    return lax.psum_scatter(x, names, scatter_dimension=place, tiled=True, axis_index_groups=within)
+    return lax.psum_scatter(x, names, scatter_dimension=axis, tiled=True, axis_index_groups=within)
 
 
 def all_to_all(site: Any, *xs: Any) -> list[Any]:
@@ -264,8 +264,10 @@ def collective_permute(site: Any, x: Any) -> Any:
     mesh, axes = _here(site)
     for names in _subsets([name for name in mesh.axis_names if name in axes]):
         rows = groups_of(mesh, names)
-        places = {int(device): (row, place) for row, each in enumerate(rows) for place, device in enumerate(each)}
-        found = [(places[source], places[target]) for source, target in pairs.tolist()]
+        positions = {
+            int(device): (row, position) for row, each in enumerate(rows) for position, device in enumerate(each)
+        }
+        found = [(positions[source], positions[target]) for source, target in pairs.tolist()]
         perm = list(dict.fromkeys([(source[1], target[1]) for source, target in found]))
         made = {(int(row[source]), int(row[target])) for row in rows for source, target in perm}
         if made == set(map(tuple, pairs.tolist())):
@@ -287,7 +289,7 @@ def collective_broadcast(site: Any, x: Any) -> Any:
 
 
 def partition_id(site: Any) -> Any:
-    """The number of the device: its place in the mesh."""
+    """The number of the device: its position in the mesh."""
     if site.reading.by_hand is None and site.reading.n_devices == 1:
         return np.uint32(0)
     mesh, axes = _here(site)

@@ -104,7 +104,7 @@ class Reading:
                 return [env[name] for name in operation.operands]
             found = self.operation(operation, [env[name] for name in operation.operands], env)
             if len(operation.results) == 1 and len(found) != 1:
-                env |= {f"{operation.results[0]}#{place}": value for place, value in enumerate(found)}
+                env |= {f"{operation.results[0]}#{index}": value for index, value in enumerate(found)}
             env |= dict(zip(operation.results, found))
         return []
 
@@ -143,14 +143,14 @@ class Site:
         block = self.reading.functions[name]
         return lambda *values: self.reading.run(block, values, {})
 
-    def of_one(self, place: int, count: int) -> Site:
+    def of_one(self, index: int, count: int) -> Site:
         """This operation for one of its arrays alone: the region combines the elements of each array by themselves.
 
         NotImplementedError if what it makes of one array's elements depends on another's.
         """
         block = self.operation.regions[0]
-        own = [block.arguments[place], block.arguments[count + place]]
-        result = block.operations[-1].operands[place]
+        own = [block.arguments[index], block.arguments[count + index]]
+        result = block.operations[-1].operands[index]
         if not parser.reached(block, result) <= {name for name, _ in own}:
             raise NotImplementedError(f"[stablehlo] {self.operation.name} of several arrays whose elements are mixed")
         made = parser.needed(block, result)

@@ -115,7 +115,7 @@ class Fit:
         jaxprs = [p.jaxpr if isinstance(p, ClosedJaxpr) else p for p in programs]
         first = jaxprs[0]
         env: dict[Var, Var] = {}
-        places = [{} for _ in jaxprs]
+        tables = [{} for _ in jaxprs]
 
         def bind(variables: Sequence[Sequence[Var]]) -> list[Var]:
             if any(len(row) != len(variables[0]) for row in variables):
@@ -125,7 +125,7 @@ class Fit:
                 kind = DropVar if all(type(v) is DropVar for v in row) else Var
                 new = kind(self.aval([v.aval for v in row]))
                 env[row[0]] = new
-                for table, v in zip(places, row, strict=True):
+                for table, v in zip(tables, row, strict=True):
                     table[v] = len(env)
                 made.append(new)
             return made
@@ -133,7 +133,7 @@ class Fit:
         def read(row: Sequence[Any]) -> Any:
             if all(type(x) is Literal for x in row):
                 return self.literal(row)
-            if any(type(x) is Literal for x in row) or len({t[x] for t, x in zip(places, row, strict=True)}) > 1:
+            if any(type(x) is Literal for x in row) or len({t[x] for t, x in zip(tables, row, strict=True)}) > 1:
                 raise self.refuse("which values an operation reads")
             return env[row[0]]
 
@@ -181,7 +181,7 @@ def traced(
     session = open_traces.Session(leaves)
 
     def at(sizes: Mapping[str, int]) -> Any:
-        return trace([open_traces.placed(leaf, sizes) for leaf in leaves])
+        return trace([open_traces.with_integers(leaf, sizes) for leaf in leaves])
 
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Traces for unknown sizes: a function is traced with integers in their place, at several sizes, and what it reads of
+"""Traces for unknown sizes: a function is traced with integers instead, at several sizes, and what it reads of
 sizes and what differs among the traces is fitted.
 
     at b = 83, 89, 251, ...: the function reads 83, 89, 251   ->   it is told b; extents 166, 178, 502   ->   2*b
@@ -127,7 +127,7 @@ class Session:
         self.table: list[tuple[Any, ...]] = []
         self.memo: dict[tuple[int | str, ...], Any] = {}
         self.sizes: Mapping[str, int] = {}
-        self._place = 0
+        self._index = 0
         self._new: list[tuple[int, ...]] = []
 
     def extend(self, point: Mapping[str, int] | None = None) -> None:
@@ -142,11 +142,11 @@ class Session:
 
     def seen(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
         """The shape that a line reads: with sizes, once they are known."""
-        place, self._place = self._place, self._place + 1
-        if place >= len(self.table):
+        index, self._index = self._index, self._index + 1
+        if index >= len(self.table):
             self._new.append(shape)
             return shape
-        known = self.table[place]
+        known = self.table[index]
         if tuple([n.at(self.sizes) if isinstance(n, SymbolicDim) else n for n in known]) != shape:
             raise self.refused(f"a shape that it reads is {shape} where {dict(self.sizes)}, and {known} elsewhere")
         return known
@@ -172,7 +172,7 @@ class Session:
     def at(self, sizes: Mapping[str, int]) -> Iterator[None]:
         """Trace at these sizes on this thread."""
         outer, open_sizes.thread.session = open_sizes.thread.session, self
-        self.sizes, self._place, self._new = sizes, 0, []
+        self.sizes, self._index, self._new = sizes, 0, []
         try:
             with config.sizes_open(next(_numbers)):
                 yield
@@ -245,9 +245,9 @@ class Session:
         """
         rng, most, found = random.Random(7), 1, None
         for low, high in (*_FAR, _BEYOND):
-            for place in range(_SAMPLES):
+            for number in range(_SAMPLES):
                 sizes = {name: rng.randint(low, high) for name in self.names}
-                sizes |= some[place % len(some)] if some and high == _FAR[0][1] else {}
+                sizes |= some[number % len(some)] if some and high == _FAR[0][1] else {}
                 count = len({size_fits.value_at(form, sizes) for form in forms})
                 if count > most and _is_one(self.scope, self.extents, sizes):
                     most, found = count, sizes
@@ -275,7 +275,7 @@ class Session:
                     result = trace(sizes)
                 except Exception:
                     result = None
-                found.append(None if self._new or self._place != len(self.table) else result)
+                found.append(None if self._new or self._index != len(self.table) else result)
         return found
 
     def _learn(self, reads: Sequence[Sequence[tuple[int, ...]]]) -> None:
@@ -305,7 +305,7 @@ class Session:
         return self.memo[key]
 
 
-def placed(leaf: Any, sizes: Mapping[str, int]) -> Any:
+def with_integers(leaf: Any, sizes: Mapping[str, int]) -> Any:
     """A struct with the integers of a trace."""
     if not isinstance(leaf, ShapeDtypeStruct):
         return leaf
@@ -320,7 +320,7 @@ def eval_shape(structs: Callable[..., Any], leaves: Sequence[Any], treedef: Any)
     session = Session(leaves)
 
     def trace(sizes: Mapping[str, int]) -> tuple[list[Any], Any]:
-        args, kwargs = runtime.tree_unflatten(treedef, [placed(leaf, sizes) for leaf in leaves])
+        args, kwargs = runtime.tree_unflatten(treedef, [with_integers(leaf, sizes) for leaf in leaves])
         return runtime.tree_flatten(structs(*args, **kwargs))
 
     while True:

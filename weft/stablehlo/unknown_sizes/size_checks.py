@@ -34,8 +34,8 @@ class Check(NamedTuple):
 
     text: str
     is_equation: bool
-    difference: Any  # of sizes; an extent is taken from it where ``place`` names one
-    place: tuple[int, int] | None
+    difference: Any  # of sizes; it is taken from the extent that ``extent`` names
+    extent: tuple[int, int] | None
     divisor: int = 0  # the extent is to be a multiple
 
 
@@ -61,8 +61,8 @@ def plan(shapes: Sequence[Sequence[Any]], in_tree: Any) -> SizePlan:
     """How to find the unknown sizes in the shapes of arguments. Raises ValueError where they cannot be found."""
     names = argument_names(in_tree, len(shapes))
     waiting = [
-        (place, dimension, n)
-        for place, shape in enumerate(shapes)
+        (argument, dimension, n)
+        for argument, shape in enumerate(shapes)
         for dimension, n in enumerate(shape)
         if isinstance(n, SymbolicDim)
     ]
@@ -120,12 +120,12 @@ def _other_checks(waiting: Sequence[tuple[int, int, Any]], names: Sequence[str],
     return [
         Check(
             "Input shapes do not match the polymorphic shapes specification. Found inconsistency between dimension "
-            f"size {names[place]}.shape[{dimension}] and the specification '{n}': they differ by {{0}}. {using}",
+            f"size {names[argument]}.shape[{dimension}] and the specification '{n}': they differ by {{0}}. {using}",
             True,
             n,
-            (place, dimension),
+            (argument, dimension),
         )
-        for place, dimension, n in waiting
+        for argument, dimension, n in waiting
     ]
 
 
@@ -136,7 +136,7 @@ def _is_open(shape: Sequence[Any]) -> bool:
 def argument_names(in_tree: Any, count: int) -> list[str]:
     """``args[0]``, ``kwargs['k']``: how the flat arguments are called."""
     if in_tree is None:
-        return [f"args[{place}]" for place in range(count)]
+        return [f"args[{number}]" for number in range(count)]
     tree_util = lazy.submodule("weft.tree_util")
     args, kwargs = runtime.tree_unflatten(in_tree, list(range(count)))
     paths = [
@@ -144,7 +144,7 @@ def argument_names(in_tree: Any, count: int) -> list[str]:
         for word, part in (("args", args), ("kwargs", kwargs))
         for path, _ in tree_util.tree_flatten_with_path(part)[0]
     ]
-    return paths if len(paths) == count else [f"args[{place}]" for place in range(count)]
+    return paths if len(paths) == count else [f"args[{number}]" for number in range(count)]
 
 
 def _value(x: Any, sizes: Mapping[str, int]) -> int:
@@ -158,8 +158,8 @@ def solved(found: SizePlan, given: Sequence[Sequence[int]]) -> dict[str, int]:
         sizes[step.name] = (given[step.argument][step.dimension] - _value(step.rest, sizes)) // step.times
     for check in found.checks:
         value = _value(check.difference, sizes)
-        if check.place is not None:
-            value = given[check.place[0]][check.place[1]] - value
+        if check.extent is not None:
+            value = given[check.extent[0]][check.extent[1]] - value
         if check.divisor:
             value %= check.divisor
         if value < 0 or (check.is_equation and value):
@@ -184,8 +184,8 @@ def written(text: Text, found: SizePlan, arguments: Sequence[Tensor]) -> None:
         text.sizes[step.name] = value
     for check in found.checks:
         value = text.extent(check.difference)
-        if check.place is not None:
-            value = text.op("subtract", [extent(*check.place), value], *kind)
+        if check.extent is not None:
+            value = text.op("subtract", [extent(*check.extent), value], *kind)
         if check.divisor:
             value = text.op("remainder", [value, text.constant(check.divisor, *kind)], *kind)
         holds = text.compare("eq" if check.is_equation else "ge", value, text.constant(0, *kind))

@@ -166,8 +166,8 @@ def _quotients_of(x: Any, points: Points, values: Sequence[int]) -> Iterator[tup
 def _cut_off(session: Any, points: Points, values: Sequence[int], large: int) -> Any:
     """The size that fits large points, cut off by one that fits the small points where it does not hold."""
     first = fitted(session, points[:large], values[:large])
-    off = [place for place in range(len(points)) if value_at(first, points[place]) != values[place]]
-    there, wanted = [points[place] for place in off], [values[place] for place in off]
+    off = [index for index in range(len(points)) if value_at(first, points[index]) != values[index]]
+    there, wanted = [points[index] for index in off], [values[index] for index in off]
     sums: list[Any] = [wanted[0]] if len(set(wanted)) == 1 else []
     for name in session.names:
         x = variable(name, session.scope)

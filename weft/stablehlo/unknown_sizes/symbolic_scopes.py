@@ -142,11 +142,11 @@ class _Parser:
         self.text = text
         self.scope = scope
         self.like = None if like is None else tuple(like)
-        self.place = 0
+        self.position = 0
         self.dimension = 0
 
     def error(self, detail: str, at: int | None = None) -> ValueError:
-        at = self.place if at is None else at
+        at = self.position if at is None else at
         return ValueError(
             f"syntax error in symbolic shape {self.text!r} in dimension {self.dimension}: {detail}. "
             f"Parsed {self.text[:at]!r}, remaining {self.text[at:]!r}."
@@ -154,7 +154,7 @@ class _Parser:
 
     def peek(self) -> tuple[str, str]:
         """Kind and text of the next word."""
-        found = _TOKEN.match(self.text, self.place)
+        found = _TOKEN.match(self.text, self.position)
         if found is None or found.lastgroup is None or not found[0].strip():
             return "end", ""
         return found.lastgroup, found[found.lastgroup]
@@ -164,9 +164,9 @@ class _Parser:
         word = self.peek()[1]
         if word not in words or not word:
             return None
-        found = _TOKEN.match(self.text, self.place)
+        found = _TOKEN.match(self.text, self.position)
         assert found is not None
-        self.place = found.end()
+        self.position = found.end()
         return word
 
     def only(self) -> Any:
@@ -181,7 +181,7 @@ class _Parser:
         extents: list[Any] = []
         while self.peek()[0] != "end" and self.peek()[1] != closing:
             self.dimension = len(extents)
-            start = self.place
+            start = self.position
             if (word := self.take("_", "...")) is not None:
                 extents += self.known(word, len(extents), start)
             else:
@@ -196,21 +196,21 @@ class _Parser:
             raise self.error(f"the specification has {len(extents)} dimensions; like={self.like}")
         return tuple(extents)
 
-    def known(self, word: str, place: int, start: int) -> Sequence[Any]:
+    def known(self, word: str, index: int, start: int) -> Sequence[Any]:
         """The extents of ``like`` for a blank."""
         if self.like is None:
             raise self.error(f"{word!r} takes its extent from like=, which was not given", start)
         if word == "...":
-            after = self.text[self.place :].count(",")
-            return self.like[place : len(self.like) - after]
-        if place >= len(self.like):
+            after = self.text[self.position :].count(",")
+            return self.like[index : len(self.like) - after]
+        if index >= len(self.like):
             raise self.error(f"no such dimension; like={self.like}", start)
-        if self.like[place] is None:
+        if self.like[index] is None:
             raise self.error(f"the placeholder stands for an extent that like= does not know; like={self.like}", start)
-        return [self.like[place]]
+        return [self.like[index]]
 
-    def checked(self, extent: Any, place: int, start: int) -> Any:
-        own = self.like[place] if self.like is not None and place < len(self.like) else None
+    def checked(self, extent: Any, index: int, start: int) -> Any:
+        own = self.like[index] if self.like is not None and index < len(self.like) else None
         if isinstance(extent, int) and isinstance(own, int) and own != extent:
             raise self.error(f"different size {extent} for known dimension; like={self.like}", start)
         return extent
