@@ -100,7 +100,7 @@ def _is_exchange(equation: JaxprEqn | None) -> bool:
 
 def _is_waited_for(equation: JaxprEqn) -> bool:
     """Whether it is an exchange, other than of what this process knows."""
-    return _is_exchange(equation) and equation.params["way"] != "place"
+    return _is_exchange(equation) and equation.params["way"] != "rank"
 
 
 def with_overlap(instructions: Sequence[Any]) -> list[Any]:

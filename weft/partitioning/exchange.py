@@ -7,7 +7,7 @@
     permute   pairs (source, target)   x:f32[3]      ->  f32[3]     zeros where no pair names this process as target
     reduce    the sum, max or min      x:f32[3]      ->  f32[3]     as of gathered rows, in the order of the group
     scatter   a row of the sum         x:f32[n,3]    ->  f32[3]     row i is for process i
-    place     nothing                                ->  i32[]      the number of this process
+    rank      nothing                                ->  i32[]      the number of this process
     agree     nothing                                ->             an error unless all processes run the same program
 
 Messages carry bytes; sums are added in the order of ``reduce_sum`` over the first dimension (NUMERICS.md).
@@ -37,7 +37,7 @@ _REDUCED = frozenset(_NAMES.split())
 def _typed(*avals: Any, way: str, groups: Groups, **params: Any) -> Any:
     if way == "agree":
         return [], frozenset([EXCHANGE])
-    if way == "place":
+    if way == "rank":
         return [runtime.ShapedArray((), np.dtype(np.int32))], frozenset([EXCHANGE])
     (x,) = avals
     shapes = {"gather": (len(groups[0]), *x.shape), "scatter": x.shape[1:]}
@@ -103,7 +103,7 @@ class Exchanges(Record):
         return self._bind(x, way="scatter")
 
     def rank(self) -> Any:
-        return np.int32(0) if len(self.groups[0]) == 1 else self._bind(way="place")
+        return np.int32(0) if len(self.groups[0]) == 1 else self._bind(way="rank")
 
 
 _REDUCTIONS = {"sum": reductions.reduce_sum, "max": reductions.reduce_max, "min": reductions.reduce_min}

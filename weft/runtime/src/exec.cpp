@@ -138,7 +138,7 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
       slots[slot] = outputs[i]->data;
       owners[slot] = outputs[i];
     }
-    if (place_temporaries(plan, &arena, slots.data(), owners.data())) {
+    if (allocate_temporaries(plan, &arena, slots.data(), owners.data())) {
       Frame frame{slots.data(), owners.data(), dynamic.data(), &plan};
       frame.number = stream_running();
       frame.in_callback = frame.number != 0;
@@ -225,7 +225,7 @@ Buffer* guarded_temporaries(const Plan& plan, char** slots, Buffer** owners) {
 
 }  // namespace
 
-bool place_temporaries(const Plan& plan, Buffer** arena, char** slots, Buffer** owners) {
+bool allocate_temporaries(const Plan& plan, Buffer** arena, char** slots, Buffer** owners) {
   *arena = nullptr;
 #ifdef WEFT_GUARD_BUFFERS
   if (plan.arena_bytes > 0 && plan.device->is_host()) return (*arena = guarded_temporaries(plan, slots, owners)) != nullptr;

@@ -97,7 +97,7 @@ int executable_run_on_device(Executable* executable, const Operand* operands, co
 
 // Sets the slots of the temporaries (the last ones) to parts of one block, *arena (owned; nullptr if there are no
 // temporaries). False: no memory.
-bool place_temporaries(const Plan& plan, Buffer** arena, char** slots, Buffer** owners);
+bool allocate_temporaries(const Plan& plan, Buffer** arena, char** slots, Buffer** owners);
 
 // The places of `count` results: one for all of them, or a tuple with that of each. False with an error set.
 bool read_places(PyObject* given, size_t count, std::vector<uint32_t>* places);

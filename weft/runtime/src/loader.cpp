@@ -57,8 +57,8 @@ static_assert(sizeof(FileHeader) == 64 && sizeof(SectionHeader) == 64 && sizeof(
 struct Section {
   SectionHeader header{};
   std::string name;
-  bool placed = false;
-  size_t base = 0;  // offset in the blob, when placed
+  bool loaded = false;
+  size_t base = 0;  // offset in the blob, when loaded
 };
 
 class Linker {
@@ -68,7 +68,7 @@ class Linker {
   Image link(const std::string& symbol) {
     read_header();
     read_sections();
-    place_sections();
+    lay_out_sections();
     read_symbols();
     for (const Section& section : sections_) apply_section(section);
     image_.entry = find_entry(symbol);
@@ -132,7 +132,7 @@ class Linker {
     return true;
   }
 
-  void place_sections() {
+  void lay_out_sections() {
     size_t end = 0;
     for (int pass = 0; pass < 2; ++pass) {  // code first, then constants
       for (Section& s : sections_) {
@@ -141,7 +141,7 @@ class Linker {
         size_t align = s.header.addralign < 16 ? 16 : size_t(s.header.addralign);
         end = (end + align - 1) & ~(align - 1);
         if (s.header.size > kMaxBlobBytes || end + s.header.size > kMaxBlobBytes) fail("the object is too large");
-        s.placed = true;
+        s.loaded = true;
         s.base = end;
         end += s.header.size;
       }
@@ -149,7 +149,7 @@ class Linker {
     if (end == 0) fail("the object holds no code");
     image_.bytes.assign(end, 0);
     for (const Section& s : sections_)
-      if (s.placed) std::memcpy(image_.bytes.data() + s.base, data_ + s.header.offset, s.header.size);
+      if (s.loaded) std::memcpy(image_.bytes.data() + s.base, data_ + s.header.offset, s.header.size);
   }
 
   void read_symbols() {
@@ -185,7 +185,7 @@ class Linker {
     if (e.shndx == SHN_UNDEF || e.shndx >= SHN_LORESERVE)
       fail("a relocation needs the absolute symbol " + symbol_names_[index]);
     const Section& s = sections_[e.shndx];
-    if (!s.placed) fail("a relocation points into section " + s.name + ", which is not loaded");
+    if (!s.loaded) fail("a relocation points into section " + s.name + ", which is not loaded");
     if (e.value > s.header.size) fail("damaged object: symbol " + symbol_names_[index] + " lies outside its section");
     return s.base + e.value;
   }
@@ -195,7 +195,7 @@ class Linker {
       const SymbolEntry& e = symbols_[i];
       if (symbol_names_[i] != symbol || e.shndx == SHN_UNDEF || e.shndx >= SHN_LORESERVE) continue;
       const Section& s = sections_[e.shndx];
-      if (!s.placed || !(s.header.flags & SHF_EXECINSTR) || e.value >= s.header.size)
+      if (!s.loaded || !(s.header.flags & SHF_EXECINSTR) || e.value >= s.header.size)
         fail("symbol " + symbol + " is not code");
       return s.base + e.value;
     }
@@ -206,7 +206,7 @@ class Linker {
     if (s.header.type != SHT_RELA && s.header.type != SHT_REL) return;
     if (s.header.info >= sections_.size()) fail("damaged object: relocations of no section");
     const Section& target = sections_[s.header.info];
-    if (!target.placed) return;
+    if (!target.loaded) return;
     if (s.header.type == SHT_REL) fail("relocations without addends are not supported");
     if (s.header.entsize != sizeof(RelaEntry)) fail("damaged object: wrong size of relocations");
     size_t count = s.header.size / sizeof(RelaEntry);
@@ -219,7 +219,7 @@ class Linker {
     }
   }
 
-  uint8_t* place(const Section& target, const RelaEntry& r, size_t width) {
+  uint8_t* patched(const Section& target, const RelaEntry& r, size_t width) {
     if (r.offset > target.header.size || target.header.size - r.offset < width)
       fail("damaged object: a relocation lies outside section " + target.name);
     return image_.bytes.data() + target.base + r.offset;
@@ -245,14 +245,14 @@ class Linker {
     switch (type) {
       case 2:    // R_X86_64_PC32
       case 4: {  // R_X86_64_PLT32: the symbol is in the blob, so a plain distance
-        uint8_t* where = place(target, r, 4);
+        uint8_t* where = patched(target, r, 4);
         int64_t value = distance(target, r);
         check_signed(value, 32);
         put32(where, uint32_t(value));
         return;
       }
       case 24: {  // R_X86_64_PC64
-        uint8_t* where = place(target, r, 8);
+        uint8_t* where = patched(target, r, 8);
         int64_t value = distance(target, r);
         std::memcpy(where, &value, 8);
         return;
@@ -268,19 +268,19 @@ class Linker {
     uint8_t* where;
     switch (type) {
       case 260:  // R_AARCH64_PREL64
-        where = place(target, r, 8);
+        where = patched(target, r, 8);
         value = distance(target, r);
         std::memcpy(where, &value, 8);
         return;
       case 261:  // R_AARCH64_PREL32
-        where = place(target, r, 4);
+        where = patched(target, r, 4);
         value = distance(target, r);
         check_signed(value, 32);
         put32(where, uint32_t(value));
         return;
       case 282:    // R_AARCH64_JUMP26
       case 283: {  // R_AARCH64_CALL26
-        where = place(target, r, 4);
+        where = patched(target, r, 4);
         value = distance(target, r);
         check_signed(value, 28);
         if (value & 3) fail("damaged object: a branch to an unaligned address");
@@ -289,19 +289,19 @@ class Linker {
       }
       case 280:  // R_AARCH64_CONDBR19
       case 273:  // R_AARCH64_LD_PREL_LO19
-        where = place(target, r, 4);
+        where = patched(target, r, 4);
         value = distance(target, r);
         check_signed(value, 21);
         put32(where, (get32(where) & ~0x00ffffe0u) | ((uint32_t(value >> 2) & 0x7ffffu) << 5));
         return;
       case 274:  // R_AARCH64_ADR_PREL_LO21
-        where = place(target, r, 4);
+        where = patched(target, r, 4);
         value = distance(target, r);
         check_signed(value, 21);
         put32(where, patch_adr(get32(where), value));
         return;
       case 275: {  // offsets in the blob are page offsets, since the blob starts on a page
-        where = place(target, r, 4);
+        where = patched(target, r, 4);
         uint64_t s = address_of(r.info >> 32) + uint64_t(r.addend), p = target.base + r.offset;
         value = int64_t((s & ~uint64_t{0xfff}) - (p & ~uint64_t{0xfff})) >> 12;
         check_signed(value, 21);
@@ -325,7 +325,7 @@ class Linker {
   }
 
   void patch_low12(const Section& target, const RelaEntry& r, int shift) {
-    uint8_t* where = place(target, r, 4);
+    uint8_t* where = patched(target, r, 4);
     uint64_t low = (address_of(r.info >> 32) + uint64_t(r.addend)) & 0xfff;
     if (low & ((uint64_t{1} << shift) - 1)) fail("damaged object: an unaligned constant");
     put32(where, (get32(where) & ~(0xfffu << 10)) | (uint32_t(low >> shift) << 10));

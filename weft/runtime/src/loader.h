@@ -1,6 +1,6 @@
 // Maps relocatable ELF objects made by LLVM: bytes in, one read-execute blob out.
 //
-// A kernel object is position independent: its code and constants are placed in one blob, and only PC-relative
+// A kernel object is position independent: its code and constants are laid out in one blob, and only PC-relative
 // relocations between them are applied. Anything else (an external symbol, an absolute address, a GOT entry, writable
 // data, a damaged file) is a LoadError. Pages are written first and made read-execute afterwards.
 #pragma once

@@ -134,7 +134,7 @@ class Pool {
     std::lock_guard<std::mutex> lock(run_mutex_, std::adopt_lock);
     if (!started_.load(std::memory_order_relaxed)) start();
     int64_t begin = now_ns();
-    place_workers(begin);
+    pin_workers(begin);
     if (cpus_.size() == 1 || workers_are_late(cost_ns, begin)) {
       t_inside_job = true;
       job.function(job.context, 0, job.total);
@@ -291,7 +291,7 @@ class Pool {
   }
 
   // Pins every worker to a CPU that is not the caller's; makes system calls only if the caller has moved.
-  void place_workers(int64_t now) {
+  void pin_workers(int64_t now) {
     if (now >= mask_due_) follow_mask(now);
     if (!pinning_) {
       if (unpinned_until_ == 0 || now < unpinned_until_) return;
@@ -317,7 +317,7 @@ class Pool {
     return -1;
   }
 
-  // Pinned workers that get no chunk of long jobs share their CPU with another process: let the system place them for a
+  // Pinned workers that get no chunk of long jobs share their CPU with another process: let the system choose one for a
   // while. The time is short unless it helps, since the system may put a worker on the caller's CPU.
   void note_share(bool alone, int64_t begin) {
     int64_t end = now_ns();

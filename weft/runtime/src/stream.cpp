@@ -90,7 +90,7 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
   }
   if (stream_cancelled(number)) return failed(Status::cancelled, "the computation was interrupted");
   Buffer* arena;
-  if (!place_temporaries(*plan, &arena, slots.data(), owners.data()))
+  if (!allocate_temporaries(*plan, &arena, slots.data(), owners.data()))
     return failed(Status::no_memory, memory_error_text(plan->arena_bytes, name.c_str(), "temporaries"));
   if (arena != nullptr) held.push_back(arena);
   std::vector<int64_t> dynamic(size_t(plan->n_dynamic));
@@ -312,9 +312,9 @@ int drain_all(bool for_all = false) {
       std::lock_guard<std::mutex> lock(g_stream->mutex);
       std::deque<Task*>& queue = g_stream->queue;
       others = !for_all && !g_stream->active.empty() && g_stream->free() && !g_stream->launched_active(here);
-      auto place = queue.begin();
-      if (others) place = std::find_if(place, queue.end(), [&](Task* task) { return task->launcher == here; });
-      if (place != queue.end()) (next = *place)->retain();
+      auto first = queue.begin();
+      if (others) first = std::find_if(first, queue.end(), [&](Task* task) { return task->launcher == here; });
+      if (first != queue.end()) (next = *first)->retain();
     }
     if (next != nullptr && drain_one(next) < 0) return -1;
     if (!others || next != nullptr) patient_until = Clock::time_point::max();

@@ -178,13 +178,13 @@ struct Stream {
     std::vector<Task*> needed{wanted};
     std::vector<std::thread::id> calls;  // threads that launched programs with callbacks among them
     auto first = queue.end();
-    for (auto place = queue.end(); place != queue.begin();) {
-      Task* task = *--place;
+    for (auto at = queue.end(); at != queue.begin();) {
+      Task* task = *--at;
       bool earlier = task->plan->has_python && std::find(calls.begin(), calls.end(), task->launcher) != calls.end();
       if (!earlier && std::find(needed.begin(), needed.end(), task) == needed.end()) continue;
       needed.insert(needed.end(), task->inputs.begin(), task->inputs.end());
       if (task->plan->has_python) calls.push_back(task->launcher);
-      first = place;
+      first = at;
     }
     if (first == queue.end()) return nullptr;
     const Task* task = *first;
@@ -193,10 +193,10 @@ struct Stream {
     bool deaf = launched_active(std::this_thread::get_id()) && !may_help(*task->plan);
     return ready && in_order && !deaf ? begin(first) : nullptr;
   }
-  Task* begin(std::deque<Task*>::iterator place) {
-    Task* task = *place;
+  Task* begin(std::deque<Task*>::iterator at) {
+    Task* task = *at;
     active.push_back(task);  // enqueue has reserved the room
-    queue.erase(place);
+    queue.erase(at);
     queued_ns = queue.empty() ? 0 : queued_ns - task->plan->cost_ns;
     queued_bytes -= task->output_bytes;
     set_stop();

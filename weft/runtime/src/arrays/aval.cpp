@@ -79,7 +79,7 @@ ShapedArray* find(const Key& key, uint64_t hash) {  // borrowed or nullptr
   }
 }
 
-void place(std::vector<ShapedArray*>& slots, ShapedArray* aval) {
+void put(std::vector<ShapedArray*>& slots, ShapedArray* aval) {
   size_t mask = slots.size() - 1;
   size_t i = aval->hash & mask;
   while (slots[i] != nullptr) i = (i + 1) & mask;
@@ -93,11 +93,11 @@ void insert(ShapedArray* aval) {
     while (size < (table.live + 1) * 4) size *= 2;
     std::vector<ShapedArray*> larger(size);
     for (ShapedArray* old : table.slots)
-      if (old != nullptr && old != kTombstone) place(larger, old);
+      if (old != nullptr && old != kTombstone) put(larger, old);
     table.slots.swap(larger);
     table.used = table.live;
   }
-  place(table.slots, aval);
+  put(table.slots, aval);
   ++table.used;
   ++table.live;
 }

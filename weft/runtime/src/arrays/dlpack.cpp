@@ -387,8 +387,8 @@ Ref asked_of(PyObject* producer) {
     PyErr_Clear();
     return kwargs;
   }
-  Ref place = steal(in_python<PyObject_CallNoArgs>(method.get()));
-  Ref pair = place ? steal(in_python<PySequence_Tuple>(place.get())) : Ref();
+  Ref device = steal(in_python<PyObject_CallNoArgs>(method.get()));
+  Ref pair = device ? steal(in_python<PySequence_Tuple>(device.get())) : Ref();
   if (!kwargs || !pair || !PyArg_ParseTuple(pair.get(), "ii", &type, &ordinal)) return Ref();
   const unsigned long long address = type == kGpu ? gpu_stream(ordinal) : 0;
   Ref stream = address == 0 ? Ref() : steal(PyLong_FromUnsignedLongLong(address));

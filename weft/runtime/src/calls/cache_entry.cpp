@@ -103,7 +103,7 @@ void entry_dealloc(PyObject* self) {
   delete entry->out_avals;
   delete entry->leaf_indices;
   delete entry->donated;
-  delete entry->places;
+  delete entry->holders;
   delete entry->out_places;
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
@@ -135,7 +135,7 @@ PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   entry->consts = new std::vector<Array*>;
   entry->out_avals = new std::vector<ShapedArray*>;
   entry->donated = new std::vector<char>;
-  entry->places = new std::vector<std::pair<JitFunction*, Entry*>>;
+  entry->holders = new std::vector<std::pair<JitFunction*, Entry*>>;
   if (!read_consts(consts, entry) || !read_leaves(leaf_indices, donated, entry) || !read_outputs(out_avals, entry) ||
       !read_place(place, entry))
     return nullptr;
@@ -145,7 +145,7 @@ PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 
 PyObject* entry_retire(PyObject* self, PyObject*) {
   CacheEntry* entry = reinterpret_cast<CacheEntry*>(self);
-  Py_ssize_t count = Py_ssize_t(entry->places->size());
+  Py_ssize_t count = Py_ssize_t(entry->holders->size());
   Ref keep = borrow(self);  // a table may hold the last reference
   jit_retire(entry);
   return PyLong_FromSsize_t(count);

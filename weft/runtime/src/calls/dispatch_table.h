@@ -70,19 +70,19 @@ void table_insert_slot(JitFunction* self, Entry* entry) {
 }
 
 // Records in the CacheEntry that this table holds it, so that a program can be removed from all tables.
-void note_place(JitFunction* self, Entry* entry) {
-  auto& places = *entry->cached->places;
-  entry->place = places.size();
-  places.emplace_back(self, entry);
+void note_holder(JitFunction* self, Entry* entry) {
+  auto& holders = *entry->cached->holders;
+  entry->holder = holders.size();
+  holders.emplace_back(self, entry);
   ++g_entries;
   ++g_installed;
 }
 
-void forget_place(Entry* entry) {
-  auto& places = *entry->cached->places;
-  places[entry->place] = places.back();
-  places[entry->place].second->place = entry->place;
-  places.pop_back();
+void forget_holder(Entry* entry) {
+  auto& holders = *entry->cached->holders;
+  holders[entry->holder] = holders.back();
+  holders[entry->holder].second->holder = entry->holder;
+  holders.pop_back();
   --g_entries;
 }
 
@@ -99,7 +99,7 @@ void table_remove(JitFunction* self, Entry* entry) {
   self->slots[hole] = nullptr;
   --self->count;
   ++self->version;
-  forget_place(entry);
+  forget_holder(entry);
 }
 
 void free_slots(Entry** slots) {
@@ -146,7 +146,7 @@ bool table_install(JitFunction* self, const Signature& signature, Entry* entry) 
   }
   if (drop != nullptr) table_remove(self, drop);
   entry->age = self->next_age++;
-  note_place(self, entry);
+  note_holder(self, entry);
   table_insert_slot(self, entry);
   ++self->version;
   ++self->count;
@@ -162,7 +162,7 @@ void table_clear(JitFunction* self) {
   self->count = 0;
   ++self->version;
   for (uint32_t i = 0; i < capacity; ++i)
-    if (old[i] != nullptr) forget_place(old[i]);
+    if (old[i] != nullptr) forget_holder(old[i]);
   for (uint32_t i = 0; i < capacity; ++i)
     if (old[i] != nullptr) entry_release(old[i]);
   free_slots(old);

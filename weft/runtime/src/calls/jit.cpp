@@ -264,8 +264,8 @@ uint64_t config_token() { return t_config == kFollowDefault ? g_default_config :
 
 void jit_retire(CacheEntry* cached) {
   std::vector<Entry*> removed;
-  while (!cached->places->empty()) {
-    auto [table, entry] = cached->places->back();
+  while (!cached->holders->empty()) {
+    auto [table, entry] = cached->holders->back();
     table_remove(table, entry);
     removed.push_back(entry);
   }

@@ -19,7 +19,7 @@ struct Entry {
   std::vector<uint32_t> order;      // leaf of the signature for each input after the constants
   CacheEntry* cached = nullptr;     // owned
   uint64_t age = 0;
-  size_t place = 0;  // index in the CacheEntry's `places`
+  size_t holder = 0;  // index in the CacheEntry's `holders`
   int references = 1;
 };
 
@@ -39,7 +39,7 @@ struct CacheEntry {
   char out_shape;  // 'l' one leaf, 't' a flat tuple, or '*' anything else
   PyObject* weakrefs;
   // The tables it is installed in (borrowed: a table removes itself before it is freed), and its entry there.
-  std::vector<std::pair<JitFunction*, Entry*>>* places;
+  std::vector<std::pair<JitFunction*, Entry*>>* holders;
 };
 
 struct JitFunction {

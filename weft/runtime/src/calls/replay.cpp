@@ -34,8 +34,8 @@ Noted note_tracer(Call& call, PyObject* value) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* seen = PyList_GET_ITEM(call.operands.get(), i);
     if (seen == value) {
-      Ref place = steal(PyLong_FromSsize_t(i));
-      return place ? call.append(place.get()) : kFailed;
+      Ref index = steal(PyLong_FromSsize_t(i));
+      return index ? call.append(index.get()) : kFailed;
     }
     if (is_tracer(seen) && tracer_fields(seen).val == fields.val) return kNever;
   }

@@ -247,19 +247,19 @@ class Numbering {
     Ref items = steal(PyDict_Items(object));
     Ref keys = steal(PyDict_Keys(object));
     if (!items || !keys || PyList_Sort(keys.get()) < 0) return false;
-    Ref places = steal(PyDict_New());
-    if (!places) return false;
+    Ref indices = steal(PyDict_New());
+    if (!indices) return false;
     std::vector<std::vector<uint32_t>> parts(size_t(PyList_GET_SIZE(items.get())));
     for (size_t i = 0; i < parts.size(); ++i) {
       PyObject* item = PyList_GET_ITEM(items.get(), Py_ssize_t(i));
       if (!visit(PyTuple_GET_ITEM(item, 1), &parts[i])) return false;
-      Ref place = steal(PyLong_FromSize_t(i));
-      if (!place || PyDict_SetItem(places.get(), PyTuple_GET_ITEM(item, 0), place.get()) < 0) return false;
+      Ref index = steal(PyLong_FromSize_t(i));
+      if (!index || PyDict_SetItem(indices.get(), PyTuple_GET_ITEM(item, 0), index.get()) < 0) return false;
     }
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i) {
-      PyObject* place = PyDict_GetItemWithError(places.get(), PyList_GET_ITEM(keys.get(), i));
-      if (place == nullptr) return false;
-      size_t part = PyLong_AsSize_t(place);
+      PyObject* index = PyDict_GetItemWithError(indices.get(), PyList_GET_ITEM(keys.get(), i));
+      if (index == nullptr) return false;
+      size_t part = PyLong_AsSize_t(index);
       if (part >= parts.size()) return false;
       order->insert(order->end(), parts[part].begin(), parts[part].end());
     }

@@ -58,7 +58,7 @@ Status CudaDevice::copy_from_host(char* to, const char* from, int64_t nbytes) {
   return check(the_driver().cuMemcpyHtoDAsync_v2(address(to), from, size_t(nbytes), stream_), "a copy from the host");
 }
 
-Status CudaDevice::place(char* to, const char* from, int64_t nbytes) {
+Status CudaDevice::upload(char* to, const char* from, int64_t nbytes) {
   if (nbytes == 0) return Status::ok;
   if (Status status = refuse(); status != Status::ok) return status;
   InContext here(*this);

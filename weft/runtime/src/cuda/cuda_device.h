@@ -44,7 +44,7 @@ class CudaDevice final : public Device {
   Buffer* allocate(int64_t nbytes) noexcept override;
   void recycle(Buffer* buffer) noexcept override;
   Status copy(char* to, const char* from, int64_t nbytes) override;
-  Status place(char* to, const char* from, int64_t nbytes) override;
+  Status upload(char* to, const char* from, int64_t nbytes) override;
   Status fetch(char* to, const char* from, int64_t nbytes) override;
   bool copies_ahead() const override { return true; }
   Buffer* fetch_later(Buffer* source, int64_t nbytes) override;
@@ -128,7 +128,7 @@ class CudaDevice final : public Device {
   void rest(char* piece, cuda::Handle event);  // gives a piece back (both stolen) once the event is over
   size_t resting_count();
   void sweep();                                // resting pieces whose events are over
-  Status copy_from_host(char* to, const char* from, int64_t nbytes);  // one copy; see place for when it reads
+  Status copy_from_host(char* to, const char* from, int64_t nbytes);  // one copy; see upload for when it reads
   Status move_guarded(char* to, const char* from, int byte, int64_t nbytes);  // from nullptr: a fill
   Status launch_own(int which, const int64_t* words, unsigned n_words, unsigned blocks, unsigned threads);
   Status fetch_directly(char* to, const char* from, int64_t nbytes);

@@ -1,6 +1,6 @@
 // The driver of NVIDIA GPUs: the functions of libcuda.so.1, which is opened when somebody first asks for it, and no toolkit.
 //
-// WEFT_CUDA_LIBRARY=path opens another library in its place. Functions have the names under which the library exports
+// WEFT_CUDA_LIBRARY=path opens another library instead. Functions have the names under which the library exports
 // them, with the version that this file's types belong to.
 #pragma once
 

@@ -208,7 +208,7 @@ class CudaReplay final : public Replay {
     return best;
   }
 
-  // A new graph, in the place of the one that was used least lately if there are enough; nullptr: the driver makes none.
+  // A new graph, instead of the one that was used least lately if there are enough; nullptr: the driver makes none.
   Graph* made() {
     auto found = std::make_unique<Graph>();
     if (!found->make(device_, wanted_)) return nullptr;

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// The launches of one run, written down in place of being made: their parameters, and working memory that they use.
+// The launches of one run, written down instead of being made: their parameters, and working memory that they use.
 class CudaRecording {
  public:
   struct Launch {

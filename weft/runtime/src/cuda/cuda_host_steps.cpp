@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kPinnedMost = int64_t{4} << 20;  // bytes of a step that runs in pinned memory
 
-// A part of the device's memory: slots that overlap (a result in the place of an operand) are one.
+// A part of the device's memory: slots that overlap (a result written over an operand) are one.
 struct Range {
   char *low, *high;
   bool written;
@@ -80,7 +80,7 @@ Status CudaDevice::run_on_host(const Step& step, Frame& frame) {
   for (const Range& range : ranges) {
     if (status != Status::ok || !range.written) continue;
     const int64_t bytes = range.high - range.low;
-    status = pinned == nullptr ? place(range.low, block + range.offset, bytes)
+    status = pinned == nullptr ? upload(range.low, block + range.offset, bytes)
                                : copy_from_host(range.low, block + range.offset, bytes);
   }
   if (pinned != nullptr) rest(pinned, mark(stream_));

@@ -102,7 +102,7 @@ Status copy_strided(CudaDevice& device, const ShapedArray* aval, const ForeignMe
   Status status = rows == nullptr ? Status::no_memory : device.fetch(span->data, memory.data + low, high - low);
   if (status == Status::ok) {
     gather(aval, memory.strides, 0, span->data - low, rows->data);
-    status = device.place(to, rows->data, aval->nbytes);
+    status = device.upload(to, rows->data, aval->nbytes);
   }
   if (rows != nullptr) buffer_release(rows);
   if (span != nullptr) buffer_release(span);

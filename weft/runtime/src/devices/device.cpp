@@ -17,7 +17,7 @@ class HostDevice final : public Device {
     std::memmove(to, from, size_t(nbytes));
     return Status::ok;
   }
-  Status place(char* to, const char* from, int64_t nbytes) override { return copy(to, from, nbytes); }
+  Status upload(char* to, const char* from, int64_t nbytes) override { return copy(to, from, nbytes); }
   Status fetch(char* to, const char* from, int64_t nbytes) override { return copy(to, from, nbytes); }
   Status launch(const Step& step, Frame& frame) override { return step.run(frame); }
   Event* record() override { return nullptr; }

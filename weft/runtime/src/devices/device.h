@@ -34,7 +34,7 @@ class Device {
   // Within its memory; the two may overlap.
   virtual Status copy(char* to, const char* from, int64_t nbytes) = 0;
   // From the host's memory, which the caller may change afterwards.
-  virtual Status place(char* to, const char* from, int64_t nbytes) = 0;
+  virtual Status upload(char* to, const char* from, int64_t nbytes) = 0;
   // To the host's memory: waits until everything before is done.
   virtual Status fetch(char* to, const char* from, int64_t nbytes) = 0;
   // A step that does not run on the host (Step::on_host), with the addresses that the frame has now.

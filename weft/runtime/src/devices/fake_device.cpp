@@ -119,7 +119,7 @@ class FakeDevice final : public Device {
   Status copy(char* to, const char* from, int64_t nbytes) override {
     return ask([=, this] { std::memmove(mine(to), mine(from), size_t(nbytes)); });
   }
-  Status place(char* to, const char* from, int64_t nbytes) override {
+  Status upload(char* to, const char* from, int64_t nbytes) override {
     return ask([=, this, bytes = std::vector<char>(from, from + nbytes)] {
       std::memcpy(mine(to), bytes.data(), bytes.size());
     });
@@ -200,11 +200,11 @@ class FakeDevice final : public Device {
   // The offset of free bytes; -1: there are none.
   int64_t take(int64_t bytes) {
     std::lock_guard<std::mutex> lock(memory_);
-    for (auto place = free_.begin(); place != free_.end(); ++place) {
-      const auto [offset, size] = *place;
+    for (auto range = free_.begin(); range != free_.end(); ++range) {
+      const auto [offset, size] = *range;
       if (size < bytes) continue;
       if (size > bytes) free_[offset + bytes] = size - bytes;
-      free_.erase(place);
+      free_.erase(range);
       return offset;
     }
     return -1;

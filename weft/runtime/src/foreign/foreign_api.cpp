@@ -29,7 +29,7 @@ constexpr const char* kCodeNames[kCodes] = {
     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
     "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"};
 
-// The types of states. A change is a new table in place of the old one, which others may be reading: there are few.
+// The types of states. A change is a new table beside the old one, which others may be reading: there are few.
 struct Types {
   std::map<std::string, int64_t> numbers;
   std::map<int64_t, void (*)(void*)> deleters;

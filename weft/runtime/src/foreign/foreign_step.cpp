@@ -250,7 +250,7 @@ class ForeignStep final : public Step {
     }
     if (status == Status::ok) *error = call(frame, given.data(), made.data(), &host_device(), nullptr);
     for (size_t i = 0; i < out.places.size() && status == Status::ok && *error == nullptr; ++i)
-      status = device.place(out.places[i].address(frame), made[i], out.nbytes[i]);
+      status = device.upload(out.places[i].address(frame), made[i], out.nbytes[i]);
     return status;
   }
 

@@ -76,7 +76,7 @@ class TridiagonalSolve final : public Routine {
     constexpr int64_t item = sizeof(T);
     in_bytes = {n * item, n * item, n * item, n * k * item};
     out_bytes = {in_bytes[3]};
-    for (int64_t& place : diagonals) place = room<T>(n);
+    for (int64_t& diagonal : diagonals) diagonal = room<T>(n);
     columns = room<T>(n * k);
     flops = 10.0 * n * (k + 2) * (kIsComplex<T> ? 4 : 1);
     return find_lapack<T>(gtsv, "gtsv");
@@ -116,7 +116,7 @@ class PerturbedTridiagonalSolve final : public Routine {
     constexpr int64_t item = sizeof(T);
     in_bytes = {n * item, n * item, n * item, n * k * item};
     out_bytes = {in_bytes[3]};
-    for (int64_t& place : diagonals) place = room<T>(n);
+    for (int64_t& diagonal : diagonals) diagonal = room<T>(n);
     flops = 20.0 * double(n) * double(k + 2) * (kIsComplex<T> ? 4 : 1);
     is_library = false;
     return true;

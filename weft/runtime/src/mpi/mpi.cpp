@@ -188,10 +188,10 @@ bool Messages::done() {
 
 void Messages::awaited(std::vector<int>* ranks) const {
   for (const Message& message : pending_) {
-    size_t place = 0;
-    while (place < ranks->size() && (*ranks)[place] < message.peer) ++place;
-    if (place == ranks->size() || (*ranks)[place] != message.peer)
-      ranks->insert(ranks->begin() + long(place), message.peer);
+    size_t at = 0;
+    while (at < ranks->size() && (*ranks)[at] < message.peer) ++at;
+    if (at == ranks->size() || (*ranks)[at] != message.peer)
+      ranks->insert(ranks->begin() + long(at), message.peer);
   }
 }
 

@@ -27,7 +27,7 @@ struct Failure : std::runtime_error {
 bool connected();
 int rank();
 int size();
-// All operations from now on fail, and say why: after one has failed, ranks no longer stand at the same place.
+// All operations from now on fail, and say why: after one has failed, ranks no longer run the same program.
 void break_off(const std::string& reason);
 
 // Messages that are on their way. Those of more than 1 GiB travel in pieces, since MPI counts in ints.

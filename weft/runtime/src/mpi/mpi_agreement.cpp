@@ -34,7 +34,7 @@ std::vector<int> asked() {
   return ranks;
 }
 
-std::string place(int rank, const Note& note) {
+std::string described(int rank, const Note& note) {
   return "rank " + std::to_string(rank) + ": " + note.text();
 }
 
@@ -42,14 +42,14 @@ std::string difference(const Note& mine, int peer, const Note& theirs) {
   std::string me = std::to_string(rank()), other = std::to_string(peer);
   if (theirs.number == kLeaves)
     return "rank " + other + " has ended (" + theirs.text() + "), and rank " + me +
-           " waits for it: all ranks run the same program\n  " + place(rank(), mine);
+           " waits for it: all ranks run the same program\n  " + described(rank(), mine);
   std::string text = "ranks " + me + " and " + other + " run different programs";
   if (mine.fingerprint == theirs.fingerprint && mine.number != theirs.number)
     text = "ranks " + me + " and " + other + " have launched different numbers of programs: " +
            std::to_string(mine.number) + " and " + std::to_string(theirs.number);
   if (mine.text() == theirs.text() && mine.fingerprint != theirs.fingerprint)
     text += ", which differ in shapes, dtypes, static arguments or captured values";
-  return text + "\n  " + place(rank(), mine) + "\n  " + place(peer, theirs) +
+  return text + "\n  " + described(rank(), mine) + "\n  " + described(peer, theirs) +
          "\nall ranks run the same programs in the same order, on the same shapes; look for what depends on "
          "process_index, on files, time, random seeds or the order of sets";
 }

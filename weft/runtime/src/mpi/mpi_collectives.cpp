@@ -2,7 +2,7 @@
 //
 // A sum is computed where its slice belongs: every rank sends each other rank that one's slice, adds the slices it got
 // in the order of ranks, and sends the result to all. That is the data of a ring (2 (n - 1) / n of the operand for each
-// rank), and every bit is computed in one place. Small operands travel whole, in one exchange, and are added by all.
+// rank), and every bit is computed by one rank. Small operands travel whole, in one exchange, and are added by all.
 #include <cstring>
 
 #include "mpi.h"
@@ -89,19 +89,19 @@ class Broadcast : public Step {
  public:
   Broadcast(const Group& group, void* data, size_t nbytes, int root, int tag)
       : group_(group), data_(data), nbytes_(nbytes), root_(root), tag_(tag_of(tag, 0)) {
-    int n = int(group.ranks.size()), place = (group.me - root + n) % n;
+    int n = int(group.ranks.size()), number = (group.me - root + n) % n;
     distance_ = 1;
-    while (distance_ < n && (place & distance_) == 0) distance_ *= 2;
-    if (place != 0) messages_.receive(data, nbytes, group.ranks[size_t((place - distance_ + root) % n)], tag_);
+    while (distance_ < n && (number & distance_) == 0) distance_ *= 2;
+    if (number != 0) messages_.receive(data, nbytes, group.ranks[size_t((number - distance_ + root) % n)], tag_);
   }
   bool poll() override {
     if (!messages_.done()) return false;
     if (sent_) return true;
     sent_ = true;
-    int n = int(group_.ranks.size()), place = (group_.me - root_ + n) % n;
+    int n = int(group_.ranks.size()), number = (group_.me - root_ + n) % n;
     for (int distance = distance_ / 2; distance > 0; distance /= 2)
-      if (place + distance < n)
-        messages_.send(data_, nbytes_, group_.ranks[size_t((place + distance + root_) % n)], tag_);
+      if (number + distance < n)
+        messages_.send(data_, nbytes_, group_.ranks[size_t((number + distance + root_) % n)], tag_);
     return messages_.done();
   }
 

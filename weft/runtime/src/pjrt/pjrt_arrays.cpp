@@ -197,7 +197,7 @@ Remote* native_from_host(Device& device, ShapedArray* aval, const char* data) {
   Buffer* memory = device.allocate(aval->nbytes);
   if (memory != nullptr) {
     PyThreadState* state = aval->nbytes > kCopiedAtOnce ? PyEval_SaveThread() : nullptr;
-    const Status status = device.place(memory->data, data, aval->nbytes);
+    const Status status = device.upload(memory->data, data, aval->nbytes);
     if (state != nullptr) in_python<PyEval_RestoreThread>(state);
     if (status == Status::ok) return remote_new_native(device.number, memory);
     buffer_release(memory);

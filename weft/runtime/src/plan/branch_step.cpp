@@ -158,17 +158,17 @@ class BranchStep final : public Step {
 };
 
 // Keeps the constant's memory, which is moved to the program's device if it is elsewhere.
-bool place_constant(Nested* nested, Array* array) {
+bool hold_constant(Nested* nested, Array* array) {
   Device& device = *nested->plan().device;
   if (device.is_host()) {
     if (array->remote != nullptr) return wrong("[executable] a constant of a nested program is an Array of the CPU");
     if (buffer_wait(array->buffer) < 0) return false;
-    nested->placed.push_back(buffer_retain(array->buffer));
+    nested->held.push_back(buffer_retain(array->buffer));
     return true;
   }
   Remote* remote = remote_of_array(device.number, array);
   if (remote == nullptr) return false;
-  nested->placed.push_back(buffer_retain(remote->memory));
+  nested->held.push_back(buffer_retain(remote->memory));
   remote_release(remote);
   return true;
 }
@@ -187,7 +187,7 @@ bool read_nested(PyObject* object, const PlaceReader& places, Nested* out) {
     if (!is_array(array)) return wrong("[executable] a constant of a nested program is an Array");
     out->consts.push_back(Py_NewRef(array));
     auto* constant = reinterpret_cast<Array*>(array);
-    if (executable_check_input(out->program, int32_t(i), constant) < 0 || !place_constant(out, constant)) return false;
+    if (executable_check_input(out->program, int32_t(i), constant) < 0 || !hold_constant(out, constant)) return false;
   }
   return true;
 }

@@ -147,7 +147,7 @@ class PythonStep : public Step {
     }
     Device& device = *frame.plan->device;
     if (device.is_host()) return copy_bytes(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == 0;
-    if (device.place(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == Status::ok) return true;
+    if (device.upload(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == Status::ok) return true;
     set_failed(device, typed.aval->nbytes);
     return false;
   }

@@ -276,7 +276,7 @@ class LoopStep final : public Step {
       const int waits = std::exchange(ahead.waits, ahead.waits + (first || !own));
       const auto bytes = (1 + count) * int64_t(sizeof(int32_t));
       asked.clear();
-      Status status = device.place(words.at(0), reinterpret_cast<const char*>(zeros), bytes);
+      Status status = device.upload(words.at(0), reinterpret_cast<const char*>(zeros), bytes);
       if (status == Status::ok) status = ask_ahead(parts, watch, words, 0, count, *done, &asked);
       ahead.waits = waits;
       if (status == Status::ok) status = device.fetch(reinterpret_cast<char*>(found), words.at(0), bytes);
@@ -332,7 +332,7 @@ class LoopStep final : public Step {
   // Answers that are known to have been yes.
   static Status tell_done(Device& device, char* answers, int64_t count) {
     const std::vector<int32_t> ones(size_t(count), 1);
-    return device.place(answers, reinterpret_cast<const char*>(ones.data()), count * int64_t(sizeof(int32_t)));
+    return device.upload(answers, reinterpret_cast<const char*>(ones.data()), count * int64_t(sizeof(int32_t)));
   }
 
   // Asks for a step again, in which a loop has stalled: that goes on, and what follows it in the step.
@@ -359,13 +359,13 @@ class LoopStep final : public Step {
     const int64_t count = (kept.most + 2) & ~int64_t{1};  // even: then the blocks of the state are where they were
     const int32_t own = ++ahead.number;
     if (ahead.found(own)) {
-      Status status = device.place(ahead.stalled, reinterpret_cast<const char*>(zeros), sizeof own);
+      Status status = device.upload(ahead.stalled, reinterpret_cast<const char*>(zeros), sizeof own);
       return status == Status::ok ? run_to_its_end(parts, ahead, kept, count) : status;
     }
     Workspace& words = kept.words;
     if (words.empty()) {
       if (!words.allocate(device, sizeof zeros)) return Status::no_memory;
-      Status status = device.place(words.at(0), reinterpret_cast<const char*>(zeros), sizeof zeros);
+      Status status = device.upload(words.at(0), reinterpret_cast<const char*>(zeros), sizeof zeros);
       if (status != Status::ok) return status;
     }
     const Guard before = t_guard;

@@ -153,8 +153,8 @@ Status raise(Frame& frame, const std::exception_ptr& failure) {
 
 // ---- starting
 
-enum Way { kGather, kToAll, kPermute, kPlace, kReduce, kScatter, kAgree, kWays };
-const char* const kWayNames[kWays] = {"gather", "to_all", "permute", "place", "reduce", "scatter", "agree"};
+enum Way { kGather, kToAll, kPermute, kRank, kReduce, kScatter, kAgree, kWays };
+const char* const kWayNames[kWays] = {"gather", "to_all", "permute", "rank", "reduce", "scatter", "agree"};
 const char* const kCombinerNames[] = {"sum", "max", "min"};
 
 std::atomic<uint64_t> g_launches{0};
@@ -162,7 +162,7 @@ std::atomic<uint64_t> g_launches{0};
 class StartStep final : public Step {
  public:
   Status run(Frame& frame) const override {
-    if (way == kPlace) {
+    if (way == kRank) {
       int32_t me = group.me;
       std::memcpy(out.address(frame), &me, sizeof me);
       return Status::ok;
@@ -171,9 +171,9 @@ class StartStep final : public Step {
       auto flight = std::make_shared<Flight>();
       flight->operation = start(frame);
       if (way != kAgree) {
-        int place = 0;
+        int count = 0;
         for (int32_t slot : {in.slot, out.slot})
-          if (Buffer* owner = frame.owners[slot]) flight->held[place++] = buffer_retain(owner);
+          if (Buffer* owner = frame.owners[slot]) flight->held[count++] = buffer_retain(owner);
       }
       if (!frame.flights) frame.flights = std::make_unique<Flights>();
       auto& list = frame.flights->list;
@@ -314,11 +314,11 @@ bool check(StartStep& step, const std::string& dtype, int64_t result_bytes) {
   if (step.group.me < 0 || step.group.me >= n) return bad("leaves out this process");
   for (int rank : step.group.ranks)
     if (rank < 0 || (mpi::connected() && rank >= mpi::size())) return bad("names a process that there is not");
-  int64_t wanted = step.way == kPlace    ? 4
+  int64_t wanted = step.way == kRank    ? 4
                    : step.way == kGather ? step.nbytes * n
                    : step.way == kScatter ? step.nbytes / n
                                           : step.nbytes;
-  if (result_bytes != wanted || (step.way != kPlace && step.nbytes == 0)) return bad("has a result of another size");
+  if (result_bytes != wanted || (step.way != kRank && step.nbytes == 0)) return bad("has a result of another size");
   if ((step.way == kToAll || step.way == kScatter) && step.nbytes % n != 0) return bad("has a row for each process");
   if (step.way != kReduce && step.way != kScatter) return true;
   if (!mpi::type_of(dtype, &step.type) || !mpi::reducible(step.type, step.combiner)) return bad("reduces no such dtype");
@@ -361,7 +361,7 @@ std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& pl
   std::vector<int64_t> sizes;
   if (!places.sized(operand.get(), &found, &sizes) || !places.sized(result.get(), &found, &sizes)) return nullptr;
   bool has_operand = PyTuple_GET_SIZE(operand.get()) == 1, has_result = PyTuple_GET_SIZE(result.get()) == 1;
-  if (has_operand != (step->way != kPlace && step->way != kAgree) || has_result != (step->way != kAgree)) {
+  if (has_operand != (step->way != kRank && step->way != kAgree) || has_result != (step->way != kAgree)) {
     bad("lacks an operand or a result");
     return nullptr;
   }

@@ -18,12 +18,12 @@ namespace weft {
 struct Nested {
   Executable* program = nullptr;  // owned
   std::vector<PyObject*> consts;  // owned Arrays
-  std::vector<Buffer*> placed;    // owned: their memory, on the program's device
+  std::vector<Buffer*> held;    // owned: their memory, on the program's device
 
   ~Nested() {
     Py_XDECREF(reinterpret_cast<PyObject*>(program));
     for (PyObject* array : consts) Py_DECREF(array);
-    for (Buffer* buffer : placed) buffer_release(buffer);
+    for (Buffer* buffer : held) buffer_release(buffer);
   }
   const Plan& plan() const { return *program->plan; }
   bool is_guardable() const {
@@ -48,7 +48,7 @@ class NestedFrame {
   explicit NestedFrame(const Nested& nested)
       : nested_(nested), slots_(size_t(nested.plan().n_slots())), owners_(slots_.size()),
         dynamic_(size_t(nested.plan().n_dynamic)), times_(profile_times(nested.plan())) {
-    for (size_t i = 0; i < nested.placed.size(); ++i) slots_[i] = nested.placed[i]->data;
+    for (size_t i = 0; i < nested.held.size(); ++i) slots_[i] = nested.held[i]->data;
   }
 
   void set_arena(char* arena) {
@@ -111,7 +111,7 @@ inline bool wrong(const char* message) {
 // Owned parts of `out`, from (Executable, constants); false with an error set.
 bool read_nested(PyObject* object, const PlaceReader& places, Nested* out);
 
-// Whether an input or output of a nested program is exactly as large as the place it is bound to; if not, an error is set.
+// Whether an input or output of a nested program is exactly as large as what it is bound to; if not, an error is set.
 bool fits(const Nested& nested, size_t input, int64_t nbytes);
 bool gives(const Nested& nested, size_t output, int64_t nbytes);
 

@@ -72,9 +72,9 @@ struct Row {
   static void move(void* context, int64_t low, int64_t high) {
     Row& row = *static_cast<Row*>(context);
     for (int64_t part = low; part < high; ++part) {
-      int64_t* places = row.counts + part * kDigits;
+      int64_t* next = row.counts + part * kDigits;
       in_blocks(row.number, row.begin(part), row.end(part),
-                [&](int64_t i) { row.spare[places[row.digit(row.words[i])]++] = row.words[i]; });
+                [&](int64_t i) { row.spare[next[row.digit(row.words[i])]++] = row.words[i]; });
     }
   }
 
@@ -84,7 +84,7 @@ struct Row {
   }
 
   // Turns counts into positions: within a digit, parts follow each other. False if all words have the same digit.
-  bool place() {
+  bool to_positions() {
     int64_t at = 0;
     for (int64_t digit = 0; digit < kDigits; ++digit) {
       int64_t first = at;
@@ -98,7 +98,7 @@ struct Row {
     uint64_t* home = words;
     for (shift = 32; shift < 64 && !stream_cancelled(number); shift += kDigitBits) {
       in_parts(count);
-      if (stream_cancelled(number) || !place()) continue;  // after an interrupt the counts are incomplete
+      if (stream_cancelled(number) || !to_positions()) continue;  // after an interrupt the counts are incomplete
       in_parts(move);
       std::swap(words, spare);
     }
@@ -259,10 +259,10 @@ struct ByteOrder {
     for (int64_t row = low; row < high && !stream_cancelled(job.number); ++row) {
       const uint8_t* keys = job.keys + row * job.n;
       int64_t* positions = job.positions + row * job.n;
-      int64_t places[256] = {}, at = 0;
-      in_blocks(job.number, 0, job.n, [&](int64_t i) { ++places[keys[i]]; });
-      for (int64_t& place : places) at += std::exchange(place, at);
-      in_blocks(job.number, 0, job.n, [&](int64_t i) { positions[places[keys[i]]++] = i; });
+      int64_t next[256] = {}, at = 0;
+      in_blocks(job.number, 0, job.n, [&](int64_t i) { ++next[keys[i]]; });
+      for (int64_t& count : next) at += std::exchange(count, at);
+      in_blocks(job.number, 0, job.n, [&](int64_t i) { positions[next[keys[i]]++] = i; });
     }
   }
 };

@@ -174,15 +174,15 @@ class SortStep final : public Step {
 
   // Elements low to high of a row whose first element in the result is `to`.
   void put_positions(const Frame& frame, int64_t to, const uint32_t* order, int64_t low, int64_t high) const {
-    char* places = position_bytes == 0 ? nullptr : positions.address(frame);
-    if (position_bytes == 4) put_positions(reinterpret_cast<uint32_t*>(places) + to, order, low, high);
-    if (position_bytes == 8) put_positions(reinterpret_cast<uint64_t*>(places) + to, order, low, high);
+    char* out = position_bytes == 0 ? nullptr : positions.address(frame);
+    if (position_bytes == 4) put_positions(reinterpret_cast<uint32_t*>(out) + to, order, low, high);
+    if (position_bytes == 8) put_positions(reinterpret_cast<uint64_t*>(out) + to, order, low, high);
   }
   template <typename Position>
-  void put_positions(Position* places, const uint32_t* order, int64_t low, int64_t high) const {
-    if (inner == 1) std::copy(order + low, order + high, places + low);
+  void put_positions(Position* out, const uint32_t* order, int64_t low, int64_t high) const {
+    if (inner == 1) std::copy(order + low, order + high, out + low);
     else
-      for (int64_t i = low; i < high; ++i) places[i * inner] = order[i];
+      for (int64_t i = low; i < high; ++i) out[i * inner] = order[i];
   }
 
   // Makes words that ascend as the elements do; with a shift, the word is shifted left and the position added below.
@@ -194,7 +194,7 @@ class SortStep final : public Step {
     const Word infinity = Word(key.infinity), zero = largest ? Word(0) : kSign, turned = Word(largest ? ~Word(0) : 0);
     const bool is_float = key.order == 'f';
     const Word below = Word(largest ? kSign : 0);  // of a NaN with this bit, which is then the least of all
-    const Wide placed = shift ? Wide(~Wide(0)) : Wide(0);
+    const Wide positioned = shift ? Wide(~Wide(0)) : Wide(0);
     for (int64_t i = low; i < high; ++i) {
       Word bits;
       std::memcpy(&bits, from + i * step, sizeof(Word));
@@ -205,7 +205,7 @@ class SortStep final : public Step {
       } else {
         bits = Word(bits ^ flip);
       }
-      words[i] = Wide(Wide(Wide(bits) << shift) | (Wide(i) & placed));
+      words[i] = Wide(Wide(Wide(bits) << shift) | (Wide(i) & positioned));
     }
   }
 
@@ -232,16 +232,16 @@ class SortStep final : public Step {
   bool is_few() const { return kept <= n / 8; }
 
   void count_bytes(const uint8_t* bytes, uint32_t* order) const {
-    uint32_t places[kParts][256] = {}, at = 0;
+    uint32_t next[kParts][256] = {}, at = 0;
     int64_t part = n / kParts;
     for (int64_t i = 0; i < part; ++i)
-      for (int64_t k = 0; k < kParts; ++k) ++places[k][bytes[k * part + i]];
-    for (int64_t i = kParts * part; i < n; ++i) ++places[kParts - 1][bytes[i]];
+      for (int64_t k = 0; k < kParts; ++k) ++next[k][bytes[k * part + i]];
+    for (int64_t i = kParts * part; i < n; ++i) ++next[kParts - 1][bytes[i]];
     for (int64_t value = 0; value < 256; ++value)
-      for (int64_t k = 0; k < kParts; ++k) at += std::exchange(places[k][value], at);
+      for (int64_t k = 0; k < kParts; ++k) at += std::exchange(next[k][value], at);
     for (int64_t i = 0; i < part; ++i)
-      for (int64_t k = 0; k < kParts; ++k) order[places[k][bytes[k * part + i]]++] = uint32_t(k * part + i);
-    for (int64_t i = kParts * part; i < n; ++i) order[places[kParts - 1][bytes[i]]++] = uint32_t(i);
+      for (int64_t k = 0; k < kParts; ++k) order[next[k][bytes[k * part + i]]++] = uint32_t(k * part + i);
+    for (int64_t i = kParts * part; i < n; ++i) order[next[kParts - 1][bytes[i]]++] = uint32_t(i);
   }
 
   template <typename Word>

@@ -261,7 +261,7 @@ class OffsetStep final : public Step {
     frame.dynamic[id] = sum;
     if (!moved || word.slot < 0) return Status::ok;
     constexpr char one = 1;
-    return device.place(word.address(frame), &one, 1);
+    return device.upload(word.address(frame), &one, 1);
   }
   bool on_host() const override { return true; }
 

@@ -278,15 +278,15 @@ class Sorter {
 
   // Radix sort, one byte per pass.
   void sort_digits(Word* words, int64_t n, Word* spare) const {
-    uint32_t places[2][256] = {}, at[2] = {};
+    uint32_t next[2][256] = {}, at[2] = {};
     for (int64_t i = 0; i < n; ++i) {
-      ++places[0][words[i] & 255];
-      ++places[1][Word(words[i] ^ kFlip) >> (8 * kBytes - 8)];
+      ++next[0][words[i] & 255];
+      ++next[1][Word(words[i] ^ kFlip) >> (8 * kBytes - 8)];
     }
     for (int digit = 0; digit < 256; ++digit)
-      for (int pass = 0; pass < 2; ++pass) at[pass] += std::exchange(places[pass][digit], at[pass]);
-    for (int64_t i = 0; i < n; ++i) spare[places[0][words[i] & 255]++] = words[i];
-    for (int64_t i = 0; i < n; ++i) words[places[1][Word(spare[i] ^ kFlip) >> (8 * kBytes - 8)]++] = spare[i];
+      for (int pass = 0; pass < 2; ++pass) at[pass] += std::exchange(next[pass][digit], at[pass]);
+    for (int64_t i = 0; i < n; ++i) spare[next[0][words[i] & 255]++] = words[i];
+    for (int64_t i = 0; i < n; ++i) words[next[1][Word(spare[i] ^ kFlip) >> (8 * kBytes - 8)]++] = spare[i];
   }
 
   void sort_counted(Word* words, int64_t n, uint32_t* counts) const {
