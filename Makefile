@@ -8,9 +8,9 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 NATIVE := pyproject.toml CMakeLists.txt packaging/product_kernels.py $(wildcard weft/codegen/cpu/products/*.py weft/runtime/src/* weft/runtime/src/*/*)
 
 # What depends on the width of vectors; the libraries that tests compare with choose their kernels by it too.
-NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py $(wildcard tests/compiler/test_*product*.py tests/compiler/test_sizes.py \
-	tests/compiler/test_*few*.py tests/compiler/test_*shape*.py tests/compiler/test_short_rows.py \
-	tests/compiler/test_to_and_fro.py tests/compiler/test_random_programs.py tests/compiler/test_unrolled_reductions.py)
+NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py tests/compiler/test_random_programs.py \
+	tests/compiler/sizes/test_sizes.py tests/compiler/fusion/test_short_rows.py tests/compiler/passes/test_unrolled_reductions.py \
+	$(wildcard $(addprefix tests/compiler/*/test_*,product*.py few*.py shape*.py)) tests/compiler/matrix_products/test_to_and_fro.py
 AS_NARROW := WEFT_TARGET=x86-64-v3 OPENBLAS_CORETYPE=Haswell WEFT_FUZZ_SECONDS=15
 
 .PHONY: demo test test-all check unit unit-v3 bench sanitize test-aarch64 test-gpu test-gpu-emulated array-api tpu docs wheel check-wheel clean help

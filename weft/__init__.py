@@ -23,8 +23,8 @@ from weft._base.api import (
     typeof as typeof,
 )
 from weft._base.array import Array as Array, live_arrays as live_arrays
-from weft.core import trace
-from weft.core.check_scopes import checks as checks
+from weft.core.tracing import trace
+from weft.core.programs.check_scopes import checks as checks
 from weft.dispatch.calls import jit as jit_module
 from weft.dispatch.calls.jit import jit as jit
 from weft.dispatch.devices import OWN as _OWN
@@ -76,13 +76,13 @@ _NAMES = lazy.Names(
     "weft",
     {
         "effects.callbacks": "pure_callback",
-        "core.user_contexts": "make_user_context",
+        "core.caches.user_contexts": "make_user_context",
         "dispatch.calls.call_primitive": "named_call named_scope",
         "checkpoints.remat": "checkpoint remat",
         "autodiff.custom_jvp": "custom_jvp",
         "autodiff.custom_vjp": "closure_convert custom_gradient custom_vjp",
         "autodiff.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",
-        "compiler.saved": "load",
+        "compiler.storage.saved": "load",
         "dispatch.devices.shards": "Shard",
         "dispatch.devices": """
             Device P default_backend device_count devices local_device_count local_devices process_count

@@ -9,7 +9,7 @@ from weft._base.api import (
     make_jaxpr as make_jaxpr, print_environment_info as print_environment_info, threads as threads, typeof as typeof
 )
 from weft._base.array import Array as Array, live_arrays as live_arrays
-from weft.core.check_scopes import checks as checks
+from weft.core.programs.check_scopes import checks as checks
 from weft.dispatch.calls.jit import jit as jit
 import weft.inspect as inspection
 inspect: inspection.Inspect
@@ -39,8 +39,8 @@ from weft.batching.pmap import pmap as pmap
 from weft.batching.shard_map import shard_map as shard_map, smap as smap
 from weft.batching.vmap import vmap as vmap
 from weft.checkpoints.remat import checkpoint as checkpoint
-from weft.compiler.saved import load as load
-from weft.core.user_contexts import make_user_context as make_user_context
+from weft.compiler.storage.saved import load as load
+from weft.core.caches.user_contexts import make_user_context as make_user_context
 from weft.dispatch.calls.call_primitive import named_call as named_call, named_scope as named_scope
 from weft.dispatch.calls.struct import ShapeDtypeStruct as ShapeDtypeStruct
 from weft.dispatch.devices import (

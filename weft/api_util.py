@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft import runtime, tree_util
-from weft.core.jaxpr import DebugInfo
+from weft.core.programs.jaxpr import DebugInfo
 from weft.dispatch.calls import function_names, signature
 from weft.extend import linear_util as lu
 from weft.extend.core import shaped_abstractify

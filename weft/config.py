@@ -167,12 +167,12 @@ _TRUE, _FALSE = ("1", "true", "yes", "on", "y", "t"), ("0", "false", "no", "off"
 
 
 class MeshState(Record):
-    """The meshes of a thread (``core.meshes``): None where there is none; ``entered`` by ``with mesh``."""
+    """The meshes of a thread (``core.sharding.meshes``): None where there is none; ``entered`` by ``with mesh``."""
 
     abstract: Any = None
     concrete: Any = None
     entered: tuple[Any, ...] = ()
-    relaxed: bool = False  # results have no shardings in their types: ``core.explicit.relaxed``
+    relaxed: bool = False  # results have no shardings in their types: ``core.sharding.explicit.relaxed``
 
 
 NO_MESH = MeshState()
@@ -195,7 +195,7 @@ class _Thread(threading.local):
         self.overlay: dict[str, Any] = {}
         self.token: tuple[int, int] = (-1, 0)
         self.axes: tuple[tuple[Any, int], ...] = ()  # (name, extent) of what vmap maps over, the innermost last
-        self.sizes = 0  # which trace for unknown sizes this thread is in (``core.open_sizes``), 0 for none
+        self.sizes = 0  # the trace for unknown sizes that this thread is in (``core.symbolic.open_sizes``); 0: none
         self.mesh = NO_MESH
 
 
@@ -452,7 +452,7 @@ def x64_enabled() -> bool:
 
 
 def add_user_value(default: Any) -> str:
-    """The name of a new value of the user's on which traces depend (``core.user_contexts``)."""
+    """The name of a new value of the user's on which traces depend (``core.caches.user_contexts``)."""
     with _lock:
         name = f"user context {len(_user_names)}"
         _values[name] = default

@@ -19,10 +19,11 @@ import numpy as np
 
 from weft import runtime
 from weft._base import debugger, unbuilt
-from weft.core import avals, effects, kinds, source_info
+from weft.core import avals, effects, kinds
 from weft.core.primitive import Primitive
 from weft.core.ref_types import is_ref
-from weft.core.tracer import Tracer
+from weft.core.tracing import source_info
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.devices.shown_shardings import inspect_array_sharding, visualize_array_sharding, visualize_sharding
 from weft.effects import callbacks
 

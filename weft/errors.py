@@ -1,8 +1,8 @@
 """The errors users meet, in JAX's hierarchy and wording, followed by the ways out in the user's own names.
 
-In: a traced value (anything with ``_error_repr()`` and ``_origin()``, see ``core.provenance``). Out: a message that
-says what was attempted, while tracing which function at which line, which arguments the value depends on, and what to
-write instead. ``help(weft.errors.TracerBoolConversionError)`` shows each mistake beside its cure.
+In: a traced value (anything with ``_error_repr()`` and ``_origin()``, see ``core.tracing.provenance``). Out: a message
+that says what was attempted, while tracing which function at which line, which arguments the value depends on, and what
+to write instead. ``help(weft.errors.TracerBoolConversionError)`` shows each mistake beside its cure.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class OverflowCheckError(CheckError, OverflowError):
 
 
 class JaxprTypeError(TypeError):
-    """A jaxpr violates the typing, scoping or single-assignment rules (see ``core.check``)."""
+    """A jaxpr violates the typing, scoping or single-assignment rules (see ``core.programs.check``)."""
 
 
 class ShardingTypeError(Exception):

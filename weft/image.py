@@ -22,9 +22,9 @@ from weft import operations as lax
 from weft._base import unbuilt
 from weft._base.array import Array
 from weft.numpy import axes, promotion
-from weft.operations import resampling
-from weft.operations.resampling import Sampling
 from weft.operations.settings import Precision
+from weft.operations.windowed import resampling
+from weft.operations.windowed.resampling import Sampling
 
 __getattr__ = unbuilt.fallback(__name__)
 

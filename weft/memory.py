@@ -1,5 +1,5 @@
 """weft.memory: names of the memories that arrays lie in, under JAX's names."""
 
-from weft.core.shardings import Space
+from weft.core.sharding.shardings import Space
 
 __all__ = ["Space"]

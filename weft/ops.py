@@ -15,7 +15,10 @@ from weft import operations as lax
 from weft._base import unbuilt
 from weft._base.array import Array
 from weft.dispatch import devices
-from weft.numpy import arithmetic, creation, index_updates, promotion, reductions
+from weft.numpy import promotion, reductions
+from weft.numpy.array_creation import creation
+from weft.numpy.pointwise import arithmetic
+from weft.numpy.subscripts import index_updates
 
 _RESULTS: dict[str, Callable[..., Any]] = {
     "add": reductions.sum,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft._base import unbuilt
 from weft.core.avals import ManualAxisType
-from weft.core.meshes import (
+from weft.core.sharding.meshes import (
     AbstractDevice,
     AbstractMesh,
     AxisType,
@@ -12,8 +12,8 @@ from weft.core.meshes import (
     get_abstract_mesh,
     use_abstract_mesh,
 )
-from weft.core.partition_specs import PartitionSpec
-from weft.core.shardings import NamedSharding, Sharding, SingleDeviceSharding
+from weft.core.sharding.partition_specs import PartitionSpec
+from weft.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding
 from weft.dispatch.devices.resharding import auto_axes, explicit_axes, reshard
 from weft.dispatch.devices.shardings import get_mesh, make_single_device_sharding, set_mesh
 

@@ -16,9 +16,11 @@ import numpy as np
 from weft import core, runtime
 from weft._base.target import Target
 from weft.codegen import compile as compiling
-from weft.compiler import chain, context, instructions, link, pass_manager, pipeline, plan, steps
-from weft.core.jaxpr import ClosedJaxpr
-from weft.loops import parallel
+from weft.compiler import context, pass_manager, pipeline
+from weft.compiler.fusion import chain
+from weft.compiler.plans import instructions, link, plan, steps
+from weft.core.programs.jaxpr import ClosedJaxpr
+from weft.loops.schedules import parallel
 from weft.tree_util import tree_leaves
 
 SPLITS = ("none", "first", "vector", "blocks")

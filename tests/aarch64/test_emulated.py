@@ -17,7 +17,7 @@ from tests.aarch64 import cases, programs, samples_of_operations, tools
 from tests.aarch64.samples_of_operations import Sample
 from weft import config
 from weft._base import target
-from weft.compiler import reference_interpreter
+from weft.compiler.checks import reference_interpreter
 
 ALL = os.environ.get("WEFT_AARCH64") == "all"
 ON = {name: target.named(name) for name in ("aarch64", "x86-64-v3")}

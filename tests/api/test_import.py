@@ -27,8 +27,19 @@ def in_fresh_process(code: str) -> str:
 def test_import_loads_no_heavy_library() -> None:
     heavy = ["llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "jax", "weft.compiler", "weft.codegen"]
     heavy += ["dataclasses", "difflib", "hashlib", "logging"]  # of the standard library, and not loaded by NumPy
-    heavy += ["weft.operations.special", "weft.control.scan", "weft.batching.vmap", "weft.batching.batch_trace"]
-    heavy += ["weft.autodiff.gradients", "weft.autodiff.custom_jvp", "weft.numpy.sets", "weft.numpy.ufuncs", "weft.lax"]
+    heavy += [
+        "weft.operations.pointwise.special",
+        "weft.control.scan",
+        "weft.batching.vmap",
+        "weft.batching.batch_trace",
+    ]
+    heavy += [
+        "weft.autodiff.gradients",
+        "weft.autodiff.custom_jvp",
+        "weft.numpy.sets",
+        "weft.numpy.pointwise.ufuncs",
+        "weft.lax",
+    ]
     loaded = json.loads(in_fresh_process("import weft, sys, json; print(json.dumps(sorted(sys.modules)))"))
     assert [name for name in heavy if name in loaded] == []
     loaded = json.loads(in_fresh_process("import weft.numpy, sys, json; print(json.dumps(sorted(sys.modules)))"))
@@ -41,7 +52,9 @@ def test_import_loads_few_modules_of_numpy_and_the_standard_library() -> None:
     count = f"{before}; old = set(sys.modules); import weft.numpy; new = set(sys.modules) - old"
     others = in_fresh_process(f"{count}; print(*[name for name in new if name.split('.')[0] != 'weft'])").split()
     assert set(others) <= {"__future__", "atexit", "gc", "threading"}
-    assert int(in_fresh_process(f"{count}; print(len(new))")) <= 118  # each costs a quarter of a millisecond
+    assert (
+        int(in_fresh_process(f"{count}; print(len(new))")) <= 125
+    )  # each costs a quarter of a millisecond, an empty room 0.06
 
 
 LAZY = {"weft": Path(weft.__file__), "weft.numpy": Path(jnp.__file__), "weft.operations": Path(operations.__file__)}

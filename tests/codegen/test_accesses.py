@@ -21,12 +21,13 @@ PROGRAM = """
     import numpy as np
     from tests.codegen.running import guarded, load_text
     from weft._base import target
-    from weft.codegen import accesses, module_text
+    from weft.codegen.memory_access import accesses
+    from weft.codegen import module_text
     from weft.codegen.cpu import families
-    from weft.codegen.lanes import Lanes
-    from weft.codegen.memory import Memory
-    from weft.codegen.memory_words import whole
-    from weft.codegen.nest import PARAMETERS
+    from weft.codegen.arithmetic.lanes import Lanes
+    from weft.codegen.memory_access.memory import Memory
+    from weft.codegen.memory_access.memory_words import whole
+    from weft.codegen.nests.nest import PARAMETERS
     from weft.codegen.writer import Writer
 
     on = target.named(sys.argv[1])

@@ -13,7 +13,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
-from weft.loops import blocks, thresholds
+from weft.loops.schedules import blocks, thresholds
 
 DTYPES = ["bool", "int8", "uint16", "int32", "bfloat16", "float32", "float64", "complex64", "complex128"]
 LENGTHS = (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65)

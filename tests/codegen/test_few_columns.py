@@ -16,7 +16,8 @@ import weft
 import weft.numpy as jnp
 from tests.codegen.running import HOST
 from tests.compiler import ladder
-from weft.loops import ir, parallel
+from weft.loops import ir
+from weft.loops.schedules import parallel
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "sum": lambda x: x.sum(0),

@@ -15,7 +15,7 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import lax
-from weft.compiler import groups
+from weft.compiler.fusion import groups
 
 DTYPES = ["bool", "int8", "uint16", "int32", "bfloat16", "float16", "float32", "complex64"]
 SHAPES = [(3, 5), (17, 33), (33, 17), (1, 17), (17, 1), (0, 4), (4, 0), (300, 40), (2, 4099), (5, 3, 7), (2, 3, 4, 5)]

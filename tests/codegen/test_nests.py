@@ -13,7 +13,8 @@ from tests.codegen.running import HOST, elementwise, load
 from tests.codegen.trees import lanes_tree, rows_tree
 from weft._base import target
 from weft.core import kinds
-from weft.loops import ir, parallel
+from weft.loops import ir
+from weft.loops.schedules import parallel
 
 F32 = np.dtype(np.float32)
 TARGETS = [t for t in target.TARGETS.values() if t.triple == HOST.triple and t.lanes <= HOST.lanes]

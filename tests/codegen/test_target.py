@@ -14,7 +14,8 @@ from tests.codegen.running import HOST, elementwise, map_nest
 from weft import runtime
 from weft._base import target, target_model
 from weft.codegen.cpu.families import NATIVE
-from weft.loops import costs, ir, parallel
+from weft.loops import ir
+from weft.loops.schedules import costs, parallel
 
 
 def test_names_and_keys():

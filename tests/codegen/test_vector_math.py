@@ -13,10 +13,10 @@ import scipy.special
 
 from tests.codegen.running import HOST, elementwise, run_map
 from weft._base import target
-from weft.codegen.lanes import Value
+from weft.codegen.arithmetic.lanes import Value
 from weft.codegen.vector_math import library_log
 from weft.core.primitive import registry
-from weft.operations import special as special_operations
+from weft.operations.pointwise import special as special_operations
 
 LONG = np.longdouble
 HALF_PI = np.pi / 2

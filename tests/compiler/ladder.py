@@ -10,15 +10,11 @@ import numpy as np
 import weft
 from tests.loops import loop_interpreter, routine_interpreter
 from weft import compiler, core, dtypes, runtime
-from weft.compiler import (
-    context,
-    instructions,
-    passes,
-    reference_interpreter,
-    steps,
-    verify,
-)
-from weft.core.eval import eval_jaxpr
+from weft.compiler import context
+from weft.compiler.checks import reference_interpreter, verify
+from weft.compiler.passes import pass_list
+from weft.compiler.plans import instructions, steps
+from weft.core.programs.eval import eval_jaxpr
 
 
 def traced(function: Callable[..., Sequence[Any]], args: Sequence[Any]) -> core.ClosedJaxpr:
@@ -30,10 +26,10 @@ def traced(function: Callable[..., Sequence[Any]], args: Sequence[Any]) -> core.
 def after(name: str, function: Callable[..., Any], *args: Any) -> list[str]:
     """The operations of a program after one pass and the first three, which all rely on; what it gives is verified."""
     within, made = context.current(), weft.make_jaxpr(function)(*args)
-    place = [one.name for one in passes.PASSES].index(name)
-    for one in passes.PASSES[: min(place, 3)]:
+    place = [one.name for one in pass_list.PASSES].index(name)
+    for one in pass_list.PASSES[: min(place, 3)]:
         made = one.run(made, within)
-    before, made = made, passes.PASSES[place].run(made, within)
+    before, made = made, pass_list.PASSES[place].run(made, within)
     verify.verify(name, before, made)
     return [eqn.primitive.name for eqn in made.jaxpr.eqns]
 

@@ -20,8 +20,8 @@ import pytest
 import weft
 import weft.numpy as wnp
 from weft import compiler, lax, runtime
-from weft.core.budget import BUDGET, Budget
-from weft.core.store import PROGRAMS, TRACES
+from weft.core.caches.budget import BUDGET, Budget
+from weft.core.caches.store import PROGRAMS, TRACES
 
 
 @pytest.fixture

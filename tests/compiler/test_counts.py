@@ -12,8 +12,8 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import compiler
-from weft.compiler import groups
-from weft.compiler.instructions import Gemm
+from weft.compiler.fusion import groups
+from weft.compiler.plans.instructions import Gemm
 
 
 def selu(x: Any) -> Any:

@@ -25,10 +25,10 @@ import weft
 import weft.numpy as wnp
 from weft import compiler, core, lax, runtime
 from weft._base import cli, private_files, target
-from weft.compiler import disk, nest_key
-from weft.compiler.version import compiler_version
+from weft.compiler.storage import disk, nest_key
+from weft.compiler.storage.version import compiler_version
 from weft.core import kinds
-from weft.core.store import KERNELS
+from weft.core.caches.store import KERNELS
 
 X = np.linspace(-2.0, 2.0, 60, dtype=np.float32).reshape(5, 12)
 KEY, VERSION = bytes(range(32)), bytes(16)
@@ -543,7 +543,7 @@ def test_eight_processes_at_once(tmp_path: Path) -> None:
 
 STORING = """
 import os, sys
-from weft.compiler import disk
+from weft.compiler.storage import disk
 cache = disk.DiskCache(sys.argv[1], 1 << 40, bytes(16))
 print(flush=True)
 while True:

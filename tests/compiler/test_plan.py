@@ -14,7 +14,7 @@ from tests.compiler import ladder
 from weft import compiler
 from weft import operations as lax
 from weft.compiler import pipeline
-from weft.compiler.instructions import Copy, DonatedOutput, Fill, InputOutput, NewOutput, SameOutput
+from weft.compiler.plans.instructions import Copy, DonatedOutput, Fill, InputOutput, NewOutput, SameOutput
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

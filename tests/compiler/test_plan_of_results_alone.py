@@ -11,8 +11,8 @@ import pytest
 import weft
 import weft.numpy as jnp
 from weft import lax, nn
-from weft.compiler import plan
-from weft.compiler.buffer_assignment import Assignment
+from weft.compiler.plans import plan
+from weft.compiler.plans.buffer_assignment import Assignment
 
 CAPTURED = jnp.arange(10.0)
 X = np.random.default_rng(0).standard_normal((6, 10)).astype(np.float32)

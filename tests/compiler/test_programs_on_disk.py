@@ -20,7 +20,8 @@ import weft
 import weft.numpy as wnp
 from weft import config, lax, nn, random, runtime
 from weft._base import cli
-from weft.compiler import disk, other_sizes, stored, version
+from weft.compiler.sizes import other_sizes
+from weft.compiler.storage import disk, stored, version
 
 X = np.linspace(-2.0, 2.0, 60, dtype=np.float32).reshape(5, 12)
 

@@ -12,9 +12,10 @@ from tests.compiler import ladder
 from tests.compiler.random_programs import INDEXED, Generator
 from weft import config, core
 from weft._base.record import Record
-from weft.compiler import pipeline, verify
-from weft.core.sizes import is_sized
-from weft.core.store import PROGRAMS
+from weft.compiler import pipeline
+from weft.compiler.checks import verify
+from weft.core.caches.store import PROGRAMS
+from weft.core.symbolic.sizes import is_sized
 
 SEEDS = [*range(60), 6814]
 

@@ -10,9 +10,9 @@ import pytest
 import weft
 import weft.numpy as wnp
 from weft import lax
-from weft.compiler import groups
-from weft.compiler.arena import Arena
-from weft.loops import register_promotion
+from weft.compiler.fusion import groups
+from weft.compiler.plans.arena import Arena
+from weft.loops.routines import register_promotion
 
 
 def _first_fit(items: list[tuple[int, int, int]]) -> tuple[list[int], int]:

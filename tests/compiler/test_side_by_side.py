@@ -18,9 +18,9 @@ from tests.codegen.running import HOST, elementwise, map_nest
 from weft import codegen, config, errors
 from weft._base import forks
 from weft.codegen import llvm
-from weft.compiler.cache import Builder
 from weft.compiler.side_by_side import SideBySide
-from weft.core.store import Store
+from weft.compiler.storage.cache import Builder
+from weft.core.caches.store import Store
 
 F32 = np.dtype(np.float32)
 

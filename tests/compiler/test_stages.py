@@ -14,14 +14,16 @@ import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import compiler, core, errors
 from weft import operations as lax
-from weft.compiler import pass_manager, passes, pipeline, verify
+from weft.compiler import pass_manager, pipeline
+from weft.compiler.checks import verify
+from weft.compiler.passes import pass_list
 
 X = np.arange(6, dtype=np.float32)
 
 
 def simplified(function: Any, *args: Any) -> core.ClosedJaxpr:
     closed = ladder.traced(function, args)
-    small = passes.simplified(closed)
+    small = pass_list.simplified(closed)
     verify.verify("passes", closed, small)
     return small
 
@@ -201,7 +203,7 @@ def test_a_program_without_one_stage_has_the_same_results(skipped: str) -> None:
 
 @pytest.mark.parametrize("name", pass_manager.PASSES)
 def test_a_pass_is_its_module_and_is_timed(name: str) -> None:
-    module = importlib.import_module(f"weft.compiler.{name}")
+    module = importlib.import_module(f"weft.compiler.passes.{name}")
     assert callable(getattr(module, name)) and "->" in (module.__doc__ or "")
     program = pipeline.compile_new(ladder.traced(every_pass, [X, TABLE, PLACES]), "timed", ())
     assert name in program.stages.milliseconds

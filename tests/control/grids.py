@@ -12,7 +12,7 @@ from weft import runtime
 from weft.control.grid_blocks import Blocking, unset
 from weft.control.grid_loop import grid_loop
 from weft.core import avals
-from weft.core.trace import trace_to_jaxpr
+from weft.core.tracing.trace import trace_to_jaxpr
 
 NUMBER = runtime.ShapedArray((), np.dtype(np.int32))
 

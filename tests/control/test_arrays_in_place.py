@@ -13,7 +13,7 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import lax
-from weft.compiler import reference_interpreter, verify
+from weft.compiler.checks import reference_interpreter, verify
 
 DTYPES = ["float32", "int32", "int8", "bool", "float16", "uint16", "complex64", "bfloat16"]
 

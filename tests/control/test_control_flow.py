@@ -16,7 +16,7 @@ import weft
 import weft.numpy as jnp
 from tests.control.programs import PROGRAMS, WRONG
 from weft import lax
-from weft.compiler.instructions import DonatedOutput
+from weft.compiler.plans.instructions import DonatedOutput
 
 ARGS = (np.arange(3, dtype=np.float32), np.int32(5), np.arange(12, dtype=np.float32).reshape(4, 3))
 

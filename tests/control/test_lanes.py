@@ -13,7 +13,7 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import lax
-from weft.compiler import reference_interpreter, verify
+from weft.compiler.checks import reference_interpreter, verify
 
 SIZES = (24, 0, 1, 2, 3, 7, 16, 17, 36, 64, 65, 100, 1000)
 DTYPES = (np.float32, np.float64, np.int32, np.bool_, np.complex64, ml_dtypes.bfloat16, np.int8)

@@ -18,7 +18,7 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import lax
-from weft.compiler import reference_interpreter, verify
+from weft.compiler.checks import reference_interpreter, verify
 
 FLOATS: dict[str, Callable[[Any], Any]] = {
     "scaled": lambda s: s * 0.75 + 0.25,

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft import core
-from weft.core import check, effects, primitive
+from weft.core import effects, primitive
+from weft.core.programs import check
 from weft.runtime import ShapedArray
 
 F32 = np.dtype("float32")

@@ -13,8 +13,8 @@ import pytest
 import weft
 import weft.numpy as jnp
 from weft import lax, runtime
-from weft.core.jaxpr import JaxprEqn, Literal, Var
-from weft.core.trace import DynamicJaxprTracer
+from weft.core.programs.jaxpr import JaxprEqn, Literal, Var
+from weft.core.tracing.trace import DynamicJaxprTracer
 
 
 def _chain(x: Any) -> Any:

@@ -9,9 +9,10 @@ import pytest
 
 from tests.core.programs import I32, add_p, aval, neg_p, pair_p, print_p, record
 from weft import core, errors
-from weft.core import check, document, fingerprint, printer, rewrite
-from weft.core import eval as eval_module
-from weft.core import jaxpr as jaxpr_module
+from weft.core.caches import fingerprint
+from weft.core.programs import check, document, printer, rewrite
+from weft.core.programs import eval as eval_module
+from weft.core.programs import jaxpr as jaxpr_module
 from weft.dispatch.calls import call_primitive
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft import runtime
-from weft.core import sizes
+from weft.core.symbolic import sizes
 
 BINARY = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.truediv)
 COMPARED = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)

@@ -15,8 +15,8 @@ import weft
 import weft.numpy as wnp
 from weft import compiler, lax
 from weft.compiler.pipeline import Program
-from weft.core.cache_keys import KernelKey, ProgramKey, TraceKey, disk_key
-from weft.core.store import KERNELS, PROGRAMS, TRACES, Entry, Store
+from weft.core.caches.cache_keys import KernelKey, ProgramKey, TraceKey, disk_key
+from weft.core.caches.store import KERNELS, PROGRAMS, TRACES, Entry, Store
 from weft.dispatch.calls import replay
 
 

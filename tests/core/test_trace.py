@@ -13,7 +13,8 @@ import pytest
 
 from tests.core.programs import F32, I32, add_p, aval, neg_p, pair_p, record
 from weft import config, core, errors, runtime
-from weft.core import kinds, source_info
+from weft.core import kinds
+from weft.core.tracing import source_info
 
 
 def test_records_equations_in_order():

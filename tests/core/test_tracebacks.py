@@ -9,7 +9,7 @@ import pytest
 import weft
 import weft.numpy as wnp
 from weft import config
-from weft.core import source_info, tracebacks
+from weft.core.tracing import source_info, tracebacks
 
 
 def frames(error):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.core.programs import I32, add_p, aval, neg_p, record
 from weft import core, errors
-from weft.core import provenance
+from weft.core.tracing import provenance
 
 BOOL = np.dtype(bool)
 

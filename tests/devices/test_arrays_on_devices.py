@@ -17,7 +17,7 @@ import weft
 import weft.numpy as wnp
 from tests.runtime.held_memory import native_bytes
 from weft import lax, runtime
-from weft.compiler import disk
+from weft.compiler.storage import disk
 from weft.dispatch import devices
 from weft.dispatch.programs import device_programs
 from weft.runtime import _native

@@ -22,11 +22,11 @@ import weft
 import weft.numpy as wnp
 from weft import compiler, lax, random, tree_util
 from weft.compiler import context
-from weft.core import fingerprint
-from weft.core.store import TRACES
+from weft.core.caches import fingerprint
+from weft.core.caches.store import TRACES
 from weft.dispatch.programs import trace_cache
 from weft.extend.random import define_prng_impl
-from weft.operations.elementwise import FLOAT, elementwise
+from weft.operations.pointwise.elementwise import FLOAT, elementwise
 
 X = wnp.arange(3.0)
 

@@ -11,7 +11,7 @@ import weft
 import weft.numpy as jnp
 from weft import lax, nn, random
 from weft.compiler import pipeline
-from weft.core import sizes
+from weft.core.symbolic import sizes
 from weft.dispatch.calls import sized_calls
 from weft.dispatch.calls.jit_calls import JitState
 

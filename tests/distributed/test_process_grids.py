@@ -12,9 +12,9 @@ import pytest
 import weft
 import weft.numpy as jnp
 from weft.compiler import pipeline
-from weft.compiler.instructions import Exchange, ExchangeDone
-from weft.core import process_grids
-from weft.core.trace import trace_to_jaxpr
+from weft.compiler.plans.instructions import Exchange, ExchangeDone
+from weft.core.sharding import process_grids
+from weft.core.tracing.trace import trace_to_jaxpr
 from weft.partitioning.exchange import Exchanges, agree
 from weft.sharding import Mesh, NamedSharding
 from weft.sharding import PartitionSpec as P

@@ -10,7 +10,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.extend.libraries import WEFT, same_with_both
-from weft.core import fingerprint
+from weft.core.caches import fingerprint
 from weft.extend.core import Primitive
 from weft.interpreters import ad, batching, mlir, xla
 

@@ -14,8 +14,9 @@ import weft
 import weft.numpy as jnp
 from tests.fuzz.programs import Program, kind_of, programs
 from weft import config, errors
-from weft.compiler import inline, reference_interpreter
-from weft.core.jaxpr import Literal
+from weft.compiler.checks import reference_interpreter
+from weft.compiler.passes import inline
+from weft.core.programs.jaxpr import Literal
 
 EXAMPLES = int(os.environ.get("WEFT_FUZZ_EXAMPLES") or 60)
 COUNT = {"programs": 0, "raised": 0}

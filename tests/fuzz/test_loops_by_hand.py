@@ -18,9 +18,9 @@ from weft import lax
 from weft.control.branches import cond_p
 from weft.control.scan import scan_p
 from weft.control.while_loop import while_p
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Literal
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, Literal
+from weft.core.tracing import trace as tracing
 from weft.interpreters import partial_eval as pe
 
 F, I, B = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)  # noqa: E741 - the dtypes, one letter each in the tables below

@@ -28,7 +28,7 @@ import weft
 import weft.numpy as jnp
 from tests.fuzz.programs import Program, Step, kind_of, programs
 from weft import config
-from weft.compiler import reference_interpreter
+from weft.compiler.checks import reference_interpreter
 
 jax: Any
 try:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft.compiler.instructions import Launch, NewOutput
+from weft.compiler.plans.instructions import Launch, NewOutput
 
 _HEAD = ".version 7.0\n.target sm_80\n.address_size 64\n"
 _ENTRY = """.visible .entry {name}(.param .u64 x, .param .u64 y, .param .u64 scratch, .param .b64 n)

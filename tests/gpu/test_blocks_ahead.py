@@ -16,10 +16,10 @@ from tests.gpu.ptx_machine import Buffer, Module
 from tests.gpu.test_cells_in_blocks import launch_of
 from weft.codegen import llvm
 from weft.codegen.gpu import blocks_ahead, kernel
-from weft.compiler import resident_cells
+from weft.compiler.gpu import resident_cells
 from weft.experimental import pallas as pl
 from weft.experimental.pallas import tpu
-from weft.loops import resident
+from weft.loops.gpu import resident
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"

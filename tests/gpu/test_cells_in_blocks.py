@@ -16,8 +16,8 @@ from tests.gpu.ptx_machine import Buffer, Module
 from weft import lax
 from weft.codegen import llvm
 from weft.codegen.gpu import kernel
-from weft.compiler import resident_cells
-from weft.compiler.steps import Launched
+from weft.compiler.gpu import resident_cells
+from weft.compiler.plans.steps import Launched
 from weft.experimental import pallas as pl
 from weft.experimental.pallas import tpu
 

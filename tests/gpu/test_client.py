@@ -19,7 +19,7 @@ import weft.numpy as jnp
 from tests.gpu import driver, native_build
 from tests.gpu.client_programs import PTX, launching
 from weft import lax, runtime
-from weft.compiler.instructions import Launch, NewOutput
+from weft.compiler.plans.instructions import Launch, NewOutput
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"

@@ -17,8 +17,9 @@ from tests.gpu import native_build
 from tests.gpu.beside_the_cpu import check
 from tests.gpu.forms import FORMS, RNG
 from weft._base import target
-from weft.compiler import fuse, pass_manager, pipeline
-from weft.loops import grid
+from weft.compiler import pass_manager, pipeline
+from weft.compiler.fusion import fuse
+from weft.loops.gpu import grid
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"

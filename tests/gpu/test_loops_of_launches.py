@@ -14,8 +14,8 @@ import weft.numpy as jnp
 from tests.gpu import driver, native_build
 from tests.gpu.beside_the_cpu import check, launches, same
 from weft import lax
-from weft.compiler import device_starts
-from weft.compiler.steps import Control
+from weft.compiler.gpu import device_starts
+from weft.compiler.plans.steps import Control
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"

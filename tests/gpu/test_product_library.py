@@ -15,7 +15,8 @@ import weft
 import weft.numpy as jnp
 from tests.gpu import driver, native_build, product_library
 from weft import config, lax
-from weft.compiler import library_products, pipeline
+from weft.compiler import pipeline
+from weft.compiler.gpu import library_products
 from weft.dispatch.devices import product_library as finder
 
 pytestmark = pytest.mark.skipif(

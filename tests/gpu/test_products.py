@@ -19,9 +19,9 @@ from weft import lax, nn
 from weft._base import target
 from weft.codegen import llvm
 from weft.codegen.gpu import kernel
-from weft.compiler import launches
-from weft.compiler.instructions import Gemm
-from weft.loops import grid_products
+from weft.compiler.gpu import launches
+from weft.compiler.plans.instructions import Gemm
+from weft.loops.gpu import grid_products
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"

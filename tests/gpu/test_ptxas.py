@@ -14,7 +14,7 @@ from tests.gpu.forms import FORMS
 from tests.gpu.llvm_ptx import ISA, elementwise, ptx
 from weft.codegen import llvm
 from weft.codegen.gpu import kernel
-from weft.compiler.steps import Launched
+from weft.compiler.plans.steps import Launched
 
 
 @pytest.mark.parametrize("cpu", list(ISA))

@@ -16,9 +16,9 @@ from tests.gpu.ptx_machine import Buffer, Module
 from weft import lax
 from weft.codegen import llvm
 from weft.codegen.gpu import kernel
-from weft.compiler.steps import Control, Launched
-from weft.loops import resident
-from weft.loops.resident import Resident
+from weft.compiler.plans.steps import Control, Launched
+from weft.loops.gpu import resident
+from weft.loops.gpu.resident import Resident
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"

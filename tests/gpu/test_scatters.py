@@ -12,7 +12,7 @@ import weft.numpy as jnp
 from tests.gpu import native_build
 from tests.gpu.beside_the_cpu import launches
 from weft import lax
-from weft.loops.grid_sorts import TILE
+from weft.loops.gpu.grid_sorts import TILE
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"

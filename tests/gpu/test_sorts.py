@@ -16,7 +16,7 @@ from weft import lax
 from weft._base import target
 from weft.codegen import llvm
 from weft.codegen.gpu import kernel
-from weft.loops import grid_sorts
+from weft.loops.gpu import grid_sorts
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"

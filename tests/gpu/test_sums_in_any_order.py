@@ -14,8 +14,8 @@ from tests.gpu import native_build, prediction
 from tests.gpu.ptx_machine import Buffer, Module
 from weft.codegen import llvm
 from weft.codegen.gpu import kernel
-from weft.compiler import indexing
-from weft.compiler.steps import Launched
+from weft.compiler.passes import indexing
+from weft.compiler.plans.steps import Launched
 
 pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"

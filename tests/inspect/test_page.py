@@ -19,7 +19,7 @@ import weft
 import weft.numpy as jnp
 from tests.inspect import browser
 from weft._base import cli
-from weft.compiler import groups
+from weft.compiler.fusion import groups
 from weft.inspect import boundaries, command
 from weft.inspect.report import Report
 

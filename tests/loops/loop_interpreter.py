@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from weft._base import target
-from weft.core.sizes import present
-from weft.loops import decisions, ir, peeled_regions, reduction_tree
+from weft.core.symbolic.sizes import present
+from weft.loops import ir, reduction_tree
 from weft.loops.nests import Lowered
+from weft.loops.schedules import decisions, peeled_regions
 
 
 @dataclass(slots=True)

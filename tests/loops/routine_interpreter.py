@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.compiler import exact_products
+from tests.compiler.matrix_products import exact_products
 from tests.loops import loop_interpreter
-from weft.loops import ir, reduction_tree, routine
-from weft.loops.register_promotion import Lowered
+from weft.loops import ir, reduction_tree
+from weft.loops.routines import routine
+from weft.loops.routines.register_promotion import Lowered
 
 
 @dataclass(slots=True)

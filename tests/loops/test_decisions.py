@@ -12,8 +12,9 @@ import weft.numpy as jnp
 from tests.aarch64.programs import nests, traced
 from weft._base import target
 from weft._base.target import Target
-from weft.loops import decisions, ir, peeled_regions, schedule_printer
-from weft.loops.lane_loops import LaneLoop
+from weft.loops import ir
+from weft.loops.schedules import decisions, peeled_regions, schedule_printer
+from weft.loops.schedules.lane_loops import LaneLoop
 
 V4, V3, ARM = (target.named(name) for name in ("x86-64-v4", "x86-64-v3", "aarch64"))
 

@@ -13,8 +13,8 @@ import weft.numpy as jnp
 from tests.compiler import ladder
 from tests.loops import routine_interpreter
 from weft import lax
-from weft.compiler import steps
-from weft.loops import register_promotion, routine
+from weft.compiler.plans import steps
+from weft.loops.routines import register_promotion, routine
 
 
 def lowered(run: Callable[..., Any], *args: Any) -> register_promotion.Lowered:

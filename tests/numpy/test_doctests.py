@@ -14,7 +14,10 @@ import weft.numpy as wnp
 
 MODULES = [
     f"{package}.{info.name}"
-    for package in ("weft.numpy", "weft.nn", "weft.random", "weft.scipy")
+    for package in (
+        *(f"weft.numpy{room}" for room in ("", ".array_creation", ".linear_algebra", ".pointwise", ".subscripts")),
+        *("weft.nn", "weft.random", "weft.scipy"),
+    )
     for info in pkgutil.iter_modules(importlib.import_module(package).__path__)
 ]
 

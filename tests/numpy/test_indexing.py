@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import weft
 import weft.numpy as wnp
-from weft.numpy import basic_indexing
+from weft.numpy.subscripts import basic_indexing
 
 _RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -18,7 +18,7 @@ import weft
 import weft.lax as lax
 from weft import config
 from weft.numpy import asarray
-from weft.operations import special
+from weft.operations.pointwise import special
 
 RNG = np.random.default_rng(11)
 # eps * (1 + |log result|) in float64; float32 is the float64 value rounded

@@ -10,8 +10,8 @@ import pytest
 import weft
 import weft.numpy as jnp
 from weft import lax
-from weft.core.factors import WHOLE, Draft
 from weft.core.primitive import registry
+from weft.core.sharding.factors import WHOLE, Draft
 from weft.partitioning import rules
 
 

@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft import compiler, config, random
 from weft.compiler import pipeline
-from weft.core.store import PROGRAMS
+from weft.core.caches.store import PROGRAMS
 
 SHAPES = [(40,), (2,), (1,), (), (0,), (3, 2), (2, 2), (2, 0), (1, 1), (5, 1), (300,), (7, 40), (2, 3, 4), (1100,)]
 DRAWS = {

@@ -22,8 +22,9 @@ from tests.replay import programs
 from weft import codegen
 from weft._base import target
 from weft._base.target import Target
-from weft.compiler import pipeline, steps
-from weft.core.jaxpr import ClosedJaxpr
+from weft.compiler import pipeline
+from weft.compiler.plans import steps
+from weft.core.programs.jaxpr import ClosedJaxpr
 
 
 class Texts:

@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from weft import runtime
-from weft.compiler.instructions import Kernel, NewOutput
+from weft.compiler.plans.instructions import Kernel, NewOutput
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()

@@ -17,7 +17,7 @@ import pytest
 
 from tests.runtime import machine_code
 from weft import runtime
-from weft.compiler.instructions import (
+from weft.compiler.plans.instructions import (
     Callback,
     Copy,
     DonatedOutput,

@@ -12,7 +12,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from weft import runtime
-from weft.core.weak_table import WeakTable
+from weft.core.caches.weak_table import WeakTable
 
 
 class Owner:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.runtime import machine_code
 from weft import runtime
-from weft.compiler.instructions import DonatedOutput, InputOutput, NewOutput
+from weft.compiler.plans.instructions import DonatedOutput, InputOutput, NewOutput
 
 Answer = tuple[Any, runtime.CacheEntry | None]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.runtime import machine_code
 from weft import runtime
-from weft.compiler.instructions import InputOutput
+from weft.compiler.plans.instructions import InputOutput
 
 
 class Pair(NamedTuple):

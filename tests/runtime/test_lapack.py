@@ -55,7 +55,7 @@ else:
 assert not any(name.startswith("scipy") for name in sys.modules)
 """
 OF_SCIPY = """
-from weft.compiler import libraries
+from weft.compiler.plans import libraries
 from weft._base import lazy
 files = [file for file in lazy.lapack_files() if "scipy" in file]
 assert len(files) == 1, files
@@ -82,7 +82,7 @@ def test_no_lapack_is_a_clear_error() -> None:
     program = """
 import weft, weft.numpy as jnp, numpy as np
 from weft import runtime
-from weft.compiler import libraries  # which sets weft's own finder
+from weft.compiler.plans import libraries  # which sets weft's own finder
 runtime.set_lapack_finder(lambda: ["/no/such/file"])
 try:
     jnp.linalg.cholesky(np.eye(30, dtype=np.float32))

@@ -18,7 +18,7 @@ import pytest
 import weft
 from tests.runtime import machine_code
 from weft import lax, runtime
-from weft.compiler.instructions import Library, NewOutput
+from weft.compiler.plans.instructions import Library, NewOutput
 
 
 @pytest.fixture(params=[1, 2, 5])

@@ -15,7 +15,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from weft.core.budget import BUDGET
+from weft.core.caches.budget import BUDGET
 
 CALLS = """
 import gc, sys

@@ -14,7 +14,7 @@ import pytest
 from tests.runtime import machine_code
 from weft import runtime
 from weft._base import target
-from weft.compiler.instructions import Kernel, NewOutput
+from weft.compiler.plans.instructions import Kernel, NewOutput
 
 SWITCH = """
 @table = private unnamed_addr constant [4 x double] [double 1.5, double 2.5, double 3.5, double 4.5]

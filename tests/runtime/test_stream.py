@@ -19,7 +19,7 @@ import pytest
 
 from tests.runtime import machine_code
 from weft import runtime
-from weft.compiler.instructions import Callback, DonatedOutput, NewOutput
+from weft.compiler.plans.instructions import Callback, DonatedOutput, NewOutput
 
 array, aval = machine_code.array, machine_code.aval
 

@@ -32,16 +32,24 @@ PARTS = {
         *("tests/compiler/test_side_by_side.py", "tests/compiler/test_disk_cache.py"),
         *("tests/compiler/test_random_programs.py", "tests/compiler/test_budget.py"),
         "tests/dispatch/test_replay.py",
-        *("tests/core/test_equations_made_natively.py", "tests/compiler/test_sizes.py"),
+        *("tests/core/test_equations_made_natively.py", "tests/compiler/sizes/test_sizes.py"),
     ),
     "programs": (
-        *("tests/compiler/test_plan.py", "tests/compiler/test_matrix_products.py", "tests/compiler/test_epilogues.py"),
-        *("tests/compiler/test_indexing.py", "tests/codegen/test_movement.py", "tests/codegen/test_few_columns.py"),
-        *("tests/codegen/test_flattened_runs.py", "tests/compiler/test_viewed_operands.py"),
+        *(
+            "tests/compiler/test_plan.py",
+            "tests/compiler/matrix_products/test_matrix_products.py",
+            "tests/compiler/matrix_products/test_epilogues.py",
+        ),
+        *(
+            "tests/compiler/passes/test_indexing.py",
+            "tests/codegen/test_movement.py",
+            "tests/codegen/test_few_columns.py",
+        ),
+        *("tests/codegen/test_flattened_runs.py", "tests/compiler/matrix_products/test_viewed_operands.py"),
         *("tests/operations/test_compiled.py", "tests/operations/test_sort.py"),
-        *("tests/operations/test_indexing.py", "tests/compiler/test_wide_products.py"),
-        *("tests/compiler/test_matrix_unit.py", "tests/compiler/test_to_and_fro.py"),
-        "tests/compiler/test_few_long_rows.py",
+        *("tests/operations/test_indexing.py", "tests/compiler/matrix_products/test_wide_products.py"),
+        *("tests/compiler/matrix_products/test_matrix_unit.py", "tests/compiler/matrix_products/test_to_and_fro.py"),
+        "tests/compiler/matrix_products/test_few_long_rows.py",
     ),
     # Skipped where no plugin is installed (pip install xla-cpu-pjrt).
     "devices": (

@@ -97,13 +97,15 @@ def _value(path: str, name: str) -> ast.expr:
 
 
 def _passes() -> int:
-    calls = [node for node in ast.walk(_value("compiler/passes.py", "PASSES")) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(_value("compiler/passes/pass_list.py", "PASSES")) if isinstance(node, ast.Call)]
     return len([1 for node in calls if ast.unparse(node.func) == "_pass"])
 
 
 def _schedule_forms() -> int:
     """Ways in which the vectors of a tile reach memory together: the members of a union."""
-    return 1 + len([1 for node in ast.walk(_value("loops/decisions.py", "Tile")) if isinstance(node, ast.BitOr)])
+    return 1 + len(
+        [1 for node in ast.walk(_value("loops/schedules/decisions.py", "Tile")) if isinstance(node, ast.BitOr)]
+    )
 
 
 def _constants() -> Counts:

@@ -28,12 +28,12 @@ STATE = {
 # A module that reads state, and why what it reads does not decide what a jaxpr is compiled to.
 ALLOWED = {
     "weft.compiler.context": "it is the object",
-    "weft.compiler.disk": "where the cache on disk lies, and how large it may be",
-    "weft.compiler.stored": "whether programs are kept on disk",
+    "weft.compiler.storage.disk": "where the cache on disk lies, and how large it may be",
+    "weft.compiler.storage.stored": "whether programs are kept on disk",
     "weft.compiler.progress": "whether long compilations are shown",
-    "weft.compiler.cache": "how many threads run LLVM at once, and whether in a child process",
+    "weft.compiler.storage.cache": "how many threads run LLVM at once, and whether in a child process",
     "weft.compiler.evaluation": "runs operations: it makes the keys of its programs itself",
-    "weft.compiler.saved": "loads files, for the device that they name",
+    "weft.compiler.storage.saved": "loads files, for the device that they name",
     "weft.compiler.expansions": "traces functions under the options of this thread, which are its key",
     "weft.codegen.compile": "whether LLVM runs in a child process",
     "weft.codegen.isolate": "the child process",

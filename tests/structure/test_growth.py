@@ -8,8 +8,8 @@ import typing
 import pytest
 
 from tests.structure import growth
-from weft.compiler import passes
-from weft.loops import decisions
+from weft.compiler.passes import pass_list
+from weft.loops.schedules import decisions
 
 
 def test_counts_do_not_grow() -> None:
@@ -28,7 +28,7 @@ def test_the_table_has_nothing_that_is_gone() -> None:
 
 def test_counts_are_of_what_they_say() -> None:
     found = growth.counted()
-    assert found["passes"] == len(passes.PASSES)
+    assert found["passes"] == len(pass_list.PASSES)
     assert found["schedule forms"] == len(typing.get_args(decisions.Tile))
     assert found["first jit: files"] > 20 and found["classes with retire()"] > 0
     assert growth.slack("passes") == 0 and growth.exceeded({"passes": 3}, {"passes": 2})

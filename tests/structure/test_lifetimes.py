@@ -19,8 +19,8 @@ OWN_LOCKS = {
     "weft/_base/forks.py": "a fork holds them",
     "weft/_base/debugger.py": "made anew in the child",
     "weft/compiler/progress.py": "made anew in the child",
-    "weft/compiler/stored.py": "held over a fork, and that of the writing thread made anew",
-    "weft/compiler/cache.py": "events of what other threads build, which the child forgets",
+    "weft/compiler/storage/stored.py": "held over a fork, and that of the writing thread made anew",
+    "weft/compiler/storage/cache.py": "events of what other threads build, which the child forgets",
     "weft/compiler/side_by_side.py": "of one compilation, whose thread is not in the child",
 }
 NATIVE_LOCKS = {

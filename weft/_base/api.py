@@ -15,9 +15,11 @@ import numpy as np
 
 from weft import runtime, tree_util
 from weft._base import lazy
-from weft.core import avals, axis_names, open_sizes, primitive, tracebacks
-from weft.core import trace as tracing
-from weft.core.jaxpr import name_unused_outputs
+from weft.core import avals, axis_names, primitive
+from weft.core.programs.jaxpr import name_unused_outputs
+from weft.core.symbolic import open_sizes
+from weft.core.tracing import trace as tracing
+from weft.core.tracing import tracebacks
 from weft.dispatch import devices
 from weft.dispatch.calls import function_names, jit_calls, signature
 from weft.dispatch.calls import jit as jit_module

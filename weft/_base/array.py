@@ -19,8 +19,8 @@ import numpy as np
 from weft import dtypes, runtime
 from weft._base import lazy
 from weft.core import avals
-from weft.core.shardings import NamedSharding, Sharding
-from weft.core.tracer import Tracer
+from weft.core.sharding.shardings import NamedSharding, Sharding
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch import devices
 
 _LONG_LIST = 1 << 18  # elements that become a list at once: between blocks interrupts are seen

@@ -49,7 +49,7 @@ def _environment() -> int:
 
 
 def _cache(action: str) -> int:
-    disk = lazy.submodule("weft.compiler.disk")
+    disk = lazy.submodule("weft.compiler.storage.disk")
     cache = disk.current()
     if cache is None:
         print("the kernel cache on disk is off")

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from weft._base import forks
 from weft._base.record import Record
-from weft.core import source_info
+from weft.core.tracing import source_info
 
 _one_prompt = threading.Lock()  # programs may run on several threads
 

@@ -15,12 +15,14 @@ from typing import Any, ParamSpec, TypeVar
 
 from weft import runtime
 from weft.autodiff import jvp, partial_evaluation, remat_policy, transpose
-from weft.core import kinds, rewrite, tracebacks
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
+from weft.core import kinds
+from weft.core.programs import rewrite
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero, is_undefined
+from weft.core.tracing import trace as tracing
+from weft.core.tracing import tracebacks
 from weft.dispatch.calls import call_primitive, function_names, signature
 from weft.dispatch.calls import jit as jit_module
 from weft.dispatch.calls.flat_functions import check_leaf

@@ -22,13 +22,16 @@ from weft.autodiff import symbolic_zeros
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.linearize import TangentTrace
 from weft.autodiff.transpose import backward_pass
-from weft.core import kinds, printer, sizes, source_info
-from weft.core import trace as tracing
+from weft.core import kinds
 from weft.core.avals import get_aval, long_text
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from weft.core.caches.weak_table import WeakTable
+from weft.core.programs import printer
+from weft.core.programs.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.core.ref_types import CustomCallPrimitive, is_ref
+from weft.core.symbolic import sizes
 from weft.core.tangents import Zero
-from weft.core.weak_table import WeakTable
+from weft.core.tracing import source_info
+from weft.core.tracing import trace as tracing
 from weft.dispatch.calls import call_primitive, flat_functions
 from weft.dispatch.calls import jit as jit_module
 from weft.operations import linear

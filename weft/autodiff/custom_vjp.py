@@ -18,18 +18,19 @@ from weft._base.record import NamedTuple, Record
 from weft.autodiff import custom_jvp, symbolic_zeros
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.linearize import TangentTrace
-from weft.core import kinds, printer, ref_types
-from weft.core import trace as tracing
+from weft.core import kinds, ref_types
 from weft.core.avals import get_aval, long_text
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import DebugInfo
 from weft.core.primitive import Primitive
+from weft.core.programs import printer
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import DebugInfo
 from weft.core.ref_types import CustomCallPrimitive, is_ref
 from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
-from weft.core.tracer import Tracer
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import call_primitive, function_names, signature
 from weft.dispatch.calls import flat_functions as flat_module
-from weft.operations import convert
+from weft.operations.pointwise import convert
 
 P = ParamSpec("P")
 R = TypeVar("R")

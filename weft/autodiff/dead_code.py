@@ -17,9 +17,10 @@ from weft.autodiff.custom_jvp import JvpRule, custom_jvp_call_p
 from weft.autodiff.custom_vjp import VjpRule, custom_vjp_call_p
 from weft.control.branches import cond_p
 from weft.control.scan import scan_p
-from weft.core import effects, rewrite
+from weft.core import effects
 from weft.core.avals import get_aval
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects
+from weft.core.programs import rewrite
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.tangents import Zero, tangent_aval
 from weft.dispatch.calls.call_primitive import jit_p
 

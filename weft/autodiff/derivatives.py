@@ -25,12 +25,13 @@ from weft.autodiff import (
     loop_derivatives as loop_derivatives,  # imported for the rules that it defines
 )
 from weft.control import carry
-from weft.core import avals, tracebacks
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import DebugInfo, Jaxpr
+from weft.core import avals
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import DebugInfo, Jaxpr
 from weft.core.tangents import FLOAT0, Undefined, Zero, is_differentiable, tangent_aval
-from weft.core.tracer import Tracer
+from weft.core.tracing import trace as tracing
+from weft.core.tracing import tracebacks
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names, signature, struct
 from weft.dispatch.calls import jit as jit_module
 from weft.operations import linear as linear_operations

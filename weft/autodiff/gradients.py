@@ -12,8 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from weft import dtypes, runtime, tree_util
 from weft.autodiff import derivatives
-from weft.core import avals, tracebacks
+from weft.core import avals
 from weft.core.tangents import is_differentiable
+from weft.core.tracing import tracebacks
 from weft.dispatch.calls import flat_functions, signature
 from weft.dispatch.calls import jit as jit_module
 from weft.operations import linear as linear_operations

@@ -17,16 +17,18 @@ from weft.autodiff import custom_jvp, derivatives
 from weft.autodiff.jvp import jvp_flat
 from weft.batching.batch_trace import batch_jaxpr, in_front
 from weft.control import bodies
-from weft.core import kinds, tracebacks, varying
-from weft.core import trace as tracing
+from weft.core import kinds
 from weft.core.avals import get_aval
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, DebugInfo, Var
 from weft.core.ref_types import ProgramPrimitive
+from weft.core.sharding import varying
 from weft.core.tangents import Zero
+from weft.core.tracing import trace as tracing
+from weft.core.tracing import tracebacks
 from weft.dispatch.calls import flat_functions, function_names
-from weft.operations import arithmetic
 from weft.operations import linear as linear_operations
+from weft.operations.pointwise import arithmetic
 
 # -- linear equations -------------------------------------------------------------------------------------------------
 

@@ -16,13 +16,15 @@ from weft import dtypes, runtime
 from weft.autodiff import derivatives, gradients
 from weft.autodiff.gradients import Argnums, Named, canonical_argnums, check_input, check_output, split_arguments
 from weft.batching.batch_trace import map_flat
-from weft.core import avals, tracebacks
+from weft.core import avals
 from weft.core.axis_names import Axis
 from weft.core.tangents import FLOAT0
+from weft.core.tracing import tracebacks
 from weft.dispatch.calls import flat_functions
 from weft.dispatch.calls import jit as jit_module
-from weft.operations import assemble, convert, shape
+from weft.operations.data_movement import assemble, shape
 from weft.operations.mapped import at, in_front
+from weft.operations.pointwise import convert
 
 P = ParamSpec("P")
 

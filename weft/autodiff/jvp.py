@@ -16,16 +16,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import runtime
-from weft.core import avals, kinds, provenance
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core import avals, kinds
 from weft.core.primitive import MISSING, missing_rule
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr
 from weft.core.tangents import FLOAT0, Along, Zero, plain, tangent_aval, with_attributes
-from weft.core.trace import Trace, set_current
-from weft.core.tracer import Tracer
+from weft.core.tracing import provenance
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.trace import Trace, set_current
+from weft.core.tracing.tracer import Tracer
 from weft.operations import linear
-from weft.operations.arithmetic import mul
+from weft.operations.pointwise.arithmetic import mul
 
 state = tracing.state
 

@@ -19,11 +19,13 @@ import numpy as np
 from weft._base.record import NamedTuple
 from weft.autodiff import checkpoint, dead_code, loop_derivatives
 from weft.control import bodies, branches, scan, while_loop
-from weft.core import dependence, kinds, rewrite, source_info
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
-from weft.core.tracer import Tracer
+from weft.core import kinds
+from weft.core.programs import dependence, rewrite
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
+from weft.core.tracing import source_info
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import call_primitive
 
 Flags = tuple[bool, ...]

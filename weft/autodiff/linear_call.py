@@ -13,10 +13,10 @@ from typing import Any
 
 from weft import runtime
 from weft.core import kinds
-from weft.core import trace as tracing
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo
+from weft.core.programs.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import FLOAT0, Zero, is_undefined
+from weft.core.tracing import trace as tracing
 from weft.dispatch.calls import call_primitive, flat_functions, function_names
 from weft.dispatch.calls import jit as jit_module
 from weft.operations import linear

@@ -16,13 +16,14 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.autodiff import jvp as jvp_module
-from weft.core import avals, dependence, kinds, rewrite
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
+from weft.core import avals, kinds
+from weft.core.programs import dependence, rewrite
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
 from weft.core.tangents import Zero, is_differentiable, tangent_aval
-from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, Trace, set_current
-from weft.core.tracer import Tracer
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.trace import DynamicJaxprTrace, DynamicJaxprTracer, Trace, set_current
+from weft.core.tracing.tracer import Tracer
 
 state = tracing.state
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from weft.autodiff import jvp, linearize, transpose
 from weft.control import bodies, branches, scan, while_loop
-from weft.core import rewrite
-from weft.core import trace as tracing
 from weft.core.avals import get_aval
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Literal, Var
+from weft.core.programs import rewrite
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, Literal, Var
 from weft.core.tangents import Zero, is_differentiable, is_undefined, tangent_aval
+from weft.core.tracing import trace as tracing
 from weft.operations import linear as linear_operations
 
 Flags = tuple[bool, ...]

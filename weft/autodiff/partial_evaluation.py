@@ -15,11 +15,13 @@ from weft._base.record import NamedTuple
 from weft.autodiff import linearize
 from weft.autodiff.remat_policy import Policy, may_keep
 from weft.control import bodies, branches, scan
-from weft.core import effects, rewrite, source_info
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
+from weft.core import effects
+from weft.core.programs import rewrite
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.tangents import tangent_aval
+from weft.core.tracing import source_info
+from weft.core.tracing import trace as tracing
 from weft.dispatch.calls import call_primitive
 from weft.dispatch.programs import constants
 from weft.operations import linear as linear_operations

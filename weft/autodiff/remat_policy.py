@@ -12,8 +12,8 @@ from typing import Any
 from weft import runtime
 from weft._base.record import NamedTuple
 from weft.core import kinds
-from weft.core.jaxpr import JaxprEqn
 from weft.core.primitive import Primitive
+from weft.core.programs.jaxpr import JaxprEqn
 from weft.operations.contract import dot_general_p
 
 Policy = Callable[..., Any]

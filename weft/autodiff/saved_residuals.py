@@ -8,8 +8,8 @@ from typing import Any
 from weft import runtime
 from weft.autodiff import derivatives
 from weft.autodiff.remat_policy import name_p
-from weft.core import trace as tracing
-from weft.core.jaxpr import DebugInfo, Literal
+from weft.core.programs.jaxpr import DebugInfo, Literal
+from weft.core.tracing import trace as tracing
 from weft.dispatch.calls import call_primitive, flat_functions, function_names, signature
 
 

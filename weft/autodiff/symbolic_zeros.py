@@ -11,9 +11,9 @@ from typing import Any
 from weft import tree_util
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.linearize import TangentTrace
-from weft.core import trace as tracing
 from weft.core.avals import Typed, get_aval, long_text
 from weft.core.tangents import FLOAT0, Zero, plain, tangent_aval
+from weft.core.tracing import trace as tracing
 from weft.dispatch.calls import signature
 from weft.operations import linear
 

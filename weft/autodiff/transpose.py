@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft._base import lazy
-from weft.core import avals, kinds, source_info
-from weft.core import trace as tracing
-from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
+from weft.core import avals, kinds
 from weft.core.primitive import MISSING, PROGRAMS, missing_rule
+from weft.core.programs.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.tangents import Undefined, Zero, plain, tangent_aval, with_attributes
+from weft.core.tracing import source_info
+from weft.core.tracing import trace as tracing
 from weft.operations import linear as linear_operations
 
 

@@ -19,16 +19,17 @@ import numpy as np
 
 from weft import config
 from weft._base import lazy
-from weft.core import avals, axis_names, kinds, provenance
-from weft.core import trace as tracing
+from weft.core import avals, axis_names, kinds
 from weft.core.axis_names import Axis
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr
 from weft.core.primitive import MISSING, missing_rule
-from weft.core.sizes import keeper
-from weft.core.trace import Trace, set_current
-from weft.core.tracer import Tracer
-from weft.operations import shape
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr
+from weft.core.symbolic.sizes import keeper
+from weft.core.tracing import provenance
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.trace import Trace, set_current
+from weft.core.tracing.tracer import Tracer
+from weft.operations.data_movement import shape
 from weft.operations.mapped import Dim, all_in_front, at, in_front
 
 state = tracing.state

@@ -20,16 +20,18 @@ from weft.control import bodies, scan, while_loop
 from weft.control import branches as branches_module
 from weft.core import avals as avals_module
 from weft.core import axis_names
-from weft.core import trace as tracing
 from weft.core.axis_names import Axis
 from weft.core.effects import keeps
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.tangents import Zero, tangent_aval
+from weft.core.tracing import trace as tracing
 from weft.dispatch.calls import call_primitive, composites
 from weft.effects import callbacks
-from weft.operations import effects, linear, logic, reductions, shape
+from weft.operations import effects, linear, reductions
+from weft.operations.data_movement import shape
 from weft.operations.mapped import Dim, all_in_front, at, in_front, repeated
+from weft.operations.pointwise import logic
 
 
 def _call(

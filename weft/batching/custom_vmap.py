@@ -19,14 +19,15 @@ from weft.autodiff import custom_jvp, jvp
 from weft.batching import map as map_module
 from weft.batching.batch_trace import map_flat
 from weft.control import bodies
-from weft.core import kinds, tracebacks
-from weft.core import trace as tracing
+from weft.core import kinds
 from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero, tangent_aval
+from weft.core.tracing import trace as tracing
+from weft.core.tracing import tracebacks
 from weft.dispatch.calls import call_primitive, function_names
 from weft.dispatch.calls import flat_functions as flat_module
 from weft.operations import linear

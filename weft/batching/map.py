@@ -13,7 +13,7 @@ from weft import runtime
 from weft.batching.vmap import vmap
 from weft.control import scan
 from weft.core.avals import get_aval
-from weft.operations import assemble, shape
+from weft.operations.data_movement import assemble, shape
 
 R = TypeVar("R")
 

@@ -15,11 +15,11 @@ from weft import runtime, tree_util
 from weft.batching import shard_map as shard_map_module
 from weft.batching.vmap import mapped_size, spread, vmap
 from weft.core import avals
-from weft.core.meshes import Mesh, get_abstract_mesh
-from weft.core.partition_specs import PartitionSpec
+from weft.core.sharding.meshes import Mesh, get_abstract_mesh
+from weft.core.sharding.partition_specs import PartitionSpec
 from weft.dispatch import devices as devices_module
 from weft.dispatch.calls import jit as jit_module
-from weft.operations import shape
+from weft.operations.data_movement import shape
 
 _AXIS_NAME = "<axis of pmap>"
 

@@ -16,13 +16,14 @@ from typing import Any
 from weft import runtime
 from weft._base.record import NamedTuple, Record
 from weft.batching import shards
-from weft.core import axis_names, kinds, varying
-from weft.core import trace as tracing
+from weft.core import axis_names, kinds
 from weft.core.axis_names import Axis, NamedAxis
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, joined_effects
-from weft.core.partition_specs import PartitionSpec
-from weft.core.rewrite import Builder
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, joined_effects
+from weft.core.programs.rewrite import Builder
+from weft.core.sharding import varying
+from weft.core.sharding.partition_specs import PartitionSpec
+from weft.core.tracing import trace as tracing
 from weft.operations import collectives
 
 

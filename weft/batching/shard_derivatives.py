@@ -15,15 +15,17 @@ from typing import Any
 from weft.autodiff import jvp, linearize, transpose
 from weft.batching.batch_trace import map_flat
 from weft.batching.shards import axes_of_spec, bind, in_mesh_order, inside, parts, shard_map_p, shard_type
-from weft.core import trace as tracing
 from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr
-from weft.core.partition_specs import PartitionSpec
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core.sharding.partition_specs import PartitionSpec
 from weft.core.tangents import Zero, is_differentiable, is_undefined
-from weft.operations import arithmetic, collectives, shape
+from weft.core.tracing import trace as tracing
+from weft.operations import collectives
+from weft.operations.data_movement import shape
 from weft.operations.mapped import Dim
+from weft.operations.pointwise import arithmetic
 
 Specs = Sequence[PartitionSpec]
 

@@ -14,12 +14,14 @@ from weft import runtime, tree_util
 from weft.batching import shard_derivatives
 from weft.batching.shards import axes_of_dimension, axes_of_spec, bind, inside, parts, shard_type
 from weft.batching.vmap import spread
-from weft.core import avals, tracebacks, varying
-from weft.core import trace as tracing
-from weft.core.jaxpr import DebugInfo
-from weft.core.meshes import AbstractMesh, AxisType, Mesh, get_abstract_mesh
-from weft.core.partition_specs import PartitionSpec
-from weft.core.shardings import check_unique
+from weft.core import avals
+from weft.core.programs.jaxpr import DebugInfo
+from weft.core.sharding import varying
+from weft.core.sharding.meshes import AbstractMesh, AxisType, Mesh, get_abstract_mesh
+from weft.core.sharding.partition_specs import PartitionSpec
+from weft.core.sharding.shardings import check_unique
+from weft.core.tracing import trace as tracing
+from weft.core.tracing import tracebacks
 from weft.dispatch.calls import flat_functions, function_names, signature
 
 _LOADED = shard_derivatives  # imported for the rules that it defines

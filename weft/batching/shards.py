@@ -20,17 +20,19 @@ from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.batching.batch_trace import map_flat
-from weft.core import axis_names, explicit, kinds, varying
-from weft.core import trace as tracing
+from weft.core import axis_names, kinds
 from weft.core.avals import get_aval
 from weft.core.axis_names import Axis, ManualExtent, NamedAxis
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, joined_effects
-from weft.core.meshes import AbstractMesh, AxisType, Mesh, use_abstract_mesh
-from weft.core.partition_specs import PartitionSpec
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.ref_types import ProgramPrimitive
-from weft.core.shardings import NamedSharding
-from weft.operations import collectives, exchanges, shape
+from weft.core.sharding import explicit, varying
+from weft.core.sharding.meshes import AbstractMesh, AxisType, Mesh, use_abstract_mesh
+from weft.core.sharding.partition_specs import PartitionSpec
+from weft.core.sharding.shardings import NamedSharding
+from weft.core.tracing import trace as tracing
+from weft.operations import collectives, exchanges
+from weft.operations.data_movement import shape
 from weft.operations.mapped import Dim, in_front
 
 # -- specs ------------------------------------------------------------------------------------------------------------

@@ -15,14 +15,16 @@ from weft import config, errors, runtime, tree_util
 from weft._base import lazy
 from weft.batching import batched_programs
 from weft.batching.batch_trace import map_flat
-from weft.core import avals, tracebacks
+from weft.core import avals
 from weft.core.axis_names import Axis
 from weft.core.ref_types import is_ref
-from weft.core.sizes import Size, whole
+from weft.core.symbolic.sizes import Size, whole
+from weft.core.tracing import tracebacks
 from weft.dispatch.calls import flat_functions, signature
 from weft.dispatch.calls import jit as jit_module
-from weft.operations import convert, reductions
+from weft.operations import reductions
 from weft.operations.mapped import Dim, at, repeated
+from weft.operations.pointwise import convert
 
 F = TypeVar("F", bound=Callable[..., Any])
 refused: dict[type, Any] = {}  # types of values that libraries take apart by their own rules

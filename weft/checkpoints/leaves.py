@@ -23,8 +23,8 @@ from weft._base.record import Record
 from weft.checkpoints.folders import CheckpointError
 from weft.core import avals
 from weft.core.ref_types import is_ref
-from weft.core.shardings import Sharding
-from weft.core.tracer import Tracer
+from weft.core.sharding.shardings import Sharding
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls.struct import ShapeDtypeStruct
 
 # Dtypes that zarr knows; elements of the others, which have one byte, are stored as these bytes.

@@ -16,8 +16,9 @@ import numpy as np
 from weft import runtime
 from weft.checkpoints import folders, leaves, manifest, stores
 from weft.checkpoints.folders import CheckpointError
-from weft.core import avals, process_grids
-from weft.core.shardings import Sharding
+from weft.core import avals
+from weft.core.sharding import process_grids
+from weft.core.sharding.shardings import Sharding
 from weft.dispatch import devices
 from weft.dispatch.calls import struct
 from weft.dispatch.calls.process_calls import of_block

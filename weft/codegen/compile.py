@@ -6,9 +6,13 @@ from weft import config
 from weft._base import lazy
 from weft._base.record import Record
 from weft._base.target import Target
-from weft.codegen import kernel_chains, lane_routines, llvm, routines
-from weft.codegen import nest as nest_writer
-from weft.loops import decisions, ir, routine
+from weft.codegen import llvm
+from weft.codegen.nests import kernel_chains
+from weft.codegen.nests import nest as nest_writer
+from weft.codegen.routines import lane_routines, routine_writer
+from weft.loops import ir
+from weft.loops.routines import routine
+from weft.loops.schedules import decisions
 
 SYMBOL = "k"
 
@@ -30,7 +34,7 @@ def text_of(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> str:
     if isinstance(nest, ir.Chain):
         return kernel_chains.text_of(nest, target, SYMBOL)
     if isinstance(nest, routine.Routine):
-        writer = lane_routines.LaneWriter if nest.lanes else routines.RoutineWriter
+        writer = lane_routines.LaneWriter if nest.lanes else routine_writer.RoutineWriter
         return writer(nest, target).text(SYMBOL)
     return nest_writer.NestWriter(decisions.of(nest, target), target).text(SYMBOL)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from weft._base.record import Record
 from weft._base.target_model import Model
-from weft.codegen.features import Native
+from weft.codegen.arithmetic.features import Native
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value)
 

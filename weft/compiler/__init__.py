@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from weft._base import lazy
 
 if TYPE_CHECKING:
-    from weft.compiler import stored
     from weft.compiler.evaluation import clear_caches, evaluate, evaluate_compiled
     from weft.compiler.pipeline import Program, compile_jaxpr, stats
 
-__all__ = ["Program", "clear_caches", "compile_jaxpr", "evaluate", "evaluate_compiled", "stats", "stored"]
+__all__ = ["Program", "clear_caches", "compile_jaxpr", "evaluate", "evaluate_compiled", "stats"]
 
 __getattr__ = lazy.Names(
     "weft.compiler",
@@ -22,5 +21,4 @@ __getattr__ = lazy.Names(
         "compiler.evaluation": "clear_caches evaluate evaluate_compiled",
         "compiler.pipeline": "Program compile_jaxpr stats",
     },
-    submodules="stored",
 ).find

@@ -14,7 +14,7 @@ from typing import Any
 from weft import config, dtypes
 from weft._base.record import NamedTuple
 from weft._base.target import Target
-from weft.core.jaxpr import Jaxpr, jaxprs_in_params
+from weft.core.programs.jaxpr import Jaxpr, jaxprs_in_params
 from weft.dispatch import devices
 
 

@@ -14,10 +14,14 @@ import numpy as np
 from weft import config, core, runtime
 from weft._base import lazy
 from weft.compiler import pipeline
-from weft.core import avals, check_scopes, explicit, kinds, sized_programs, sizes, source_info
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
-from weft.core.sized_programs import Sized
-from weft.core.store import PROGRAMS
+from weft.core import avals, kinds
+from weft.core.caches.store import PROGRAMS
+from weft.core.programs import check_scopes
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
+from weft.core.sharding import explicit
+from weft.core.symbolic import sized_programs, sizes
+from weft.core.symbolic.sized_programs import Sized
+from weft.core.tracing import source_info
 from weft.dispatch import devices
 from weft.dispatch.devices import Backend, placement
 from weft.dispatch.programs.executables import Runnable

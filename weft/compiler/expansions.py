@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from weft import config
-from weft.core import sizes
-from weft.core.cache_keys import trace_key
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, jaxprs_in_params
-from weft.core.rewrite import Makers, Splicer
-from weft.core.store import TRACES
-from weft.core.trace import trace_to_jaxpr
+from weft.core.caches.cache_keys import trace_key
+from weft.core.caches.store import TRACES
+from weft.core.programs.jaxpr import Atom, ClosedJaxpr, JaxprEqn, jaxprs_in_params
+from weft.core.programs.rewrite import Makers, Splicer
+from weft.core.symbolic import sizes
+from weft.core.tracing.trace import trace_to_jaxpr
 from weft.dispatch.programs.trace_cache import Trace
 
 Function = Callable[..., Any]

@@ -16,13 +16,15 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft._base.target import Target
-from weft.compiler import context, passes, progress, verify
-from weft.core import sized_programs, sizes
-from weft.core.jaxpr import ClosedJaxpr
+from weft.compiler import context, progress
+from weft.compiler.checks import verify
+from weft.compiler.passes import pass_list
+from weft.core.programs.jaxpr import ClosedJaxpr
+from weft.core.symbolic import sized_programs, sizes
 from weft.errors import InternalError
 
 Result = TypeVar("Result")
-PASSES = tuple([entry.name for entry in passes.PASSES])
+PASSES = tuple([entry.name for entry in pass_list.PASSES])
 STAGES = (
     "fuse",
     "viewed_operands",
@@ -41,7 +43,7 @@ OPTIONAL = (
     "viewed_operands",
     "boundary_fusion",
     "chain",
-    *[entry.name for entry in passes.PASSES if not entry.required],
+    *[entry.name for entry in pass_list.PASSES if not entry.required],
 )
 _MADE_BY = {"kernel": "fuse", "loops": "schedule"}
 _serial = itertools.count()
@@ -111,10 +113,10 @@ class Stages:
         """The program after all passes."""
         skip = self._skip
 
-        def one(entry: passes.Pass, program: ClosedJaxpr) -> ClosedJaxpr:
+        def one(entry: pass_list.Pass, program: ClosedJaxpr) -> ClosedJaxpr:
             return self.run(entry.name, entry.run, program, self.context, skip)
 
-        return passes.run(closed, skip, one)
+        return pass_list.run(closed, skip, one)
 
     def forms(self, text: Callable[[str], str]) -> None:
         """Print and dump the forms that are not the result of a stage."""

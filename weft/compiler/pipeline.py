@@ -21,43 +21,35 @@ from weft import codegen, errors, runtime
 from weft._base import collector, lazy
 from weft._base.record import NamedTuple
 from weft._base.target import Target
-from weft.compiler import (
-    boundary_fusion,
-    buffers,
-    cache,
-    chain,
-    context,
-    copied_results,
-    disk,
-    exchanges,
-    fuse,
-    guards,
-    instructions,
-    like_programs,
-    link,
-    other_sizes,
-    plan,
-    progress,
-    steps,
-    stored,
-    viewed_operands,
-)
-from weft.compiler.buffer_assignment import Assignment
-from weft.compiler.cache import BUILDER
-from weft.compiler.kernels import Kernels
+from weft.compiler import context, progress
+from weft.compiler.checks import guards
+from weft.compiler.fusion import boundary_fusion, chain, fuse
+from weft.compiler.fusion.kernels import Kernels
+from weft.compiler.matrix_products import viewed_operands
 from weft.compiler.pass_manager import Stages
-from weft.core import check_scopes, explicit, kinds, sizes, store
-from weft.core.budget import BUDGET
-from weft.core.cache_keys import program_key
-from weft.core.fingerprint import fingerprint
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr
-from weft.core.sized_programs import HiddenError, Sized
-from weft.core.store import KERNELS, PROGRAMS
+from weft.compiler.plans import buffers, copied_results, exchanges, instructions, link, plan, steps
+from weft.compiler.plans.buffer_assignment import Assignment
+from weft.compiler.sizes import like_programs, other_sizes
+from weft.compiler.storage import cache, disk, stored
+from weft.compiler.storage.cache import BUILDER
+from weft.core import kinds
+from weft.core.caches import store
+from weft.core.caches.budget import BUDGET
+from weft.core.caches.cache_keys import program_key
+from weft.core.caches.fingerprint import fingerprint
+from weft.core.caches.store import KERNELS, PROGRAMS
+from weft.core.programs import check_scopes
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core.sharding import explicit
+from weft.core.symbolic import sizes
+from weft.core.symbolic.sized_programs import HiddenError, Sized
 from weft.dispatch import devices
 from weft.dispatch.programs.executables import Runnable
-from weft.loops import costs, ir, lower, nests, printer, routine, schedule_printer
+from weft.loops import ir, lower, nests, printer
 from weft.loops.body import Body
 from weft.loops.nests import Lowered
+from weft.loops.routines import routine
+from weft.loops.schedules import costs, schedule_printer
 
 _log = logging.getLogger("weft.compiler")
 _PROGRAM_BYTES, _KERNEL_BYTES, _EQUATION_BYTES = 4500, 3600, 1250  # measured: a program, each kernel and equation
@@ -391,7 +383,7 @@ def _compiled(
     if on_gpu:
         inner = functools.cache(functools.partial(plan_of, name, stages.context._replace(in_blocks=False)))
         planned = stages.run(
-            "launches", lazy.submodule("weft.compiler.launches").launched, planned, inner, stages.context.library
+            "launches", lazy.submodule("weft.compiler.gpu.launches").launched, planned, inner, stages.context.library
         )
     if any(isinstance(entry, instructions.Exchange) for entry in planned.instructions):
         planned = planned.replace(instructions=exchanges.with_overlap(planned.instructions))
@@ -437,7 +429,7 @@ def plan_of(
     out_avals = tuple([v.aval for v in closed.jaxpr.outvars])
     copied = copied_results.copied_results(closed.jaxpr, False)
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, out_avals, copied, True)
-    return stages.run("launches", lazy.submodule("weft.compiler.launches").launched, planned, None, None, of_block)
+    return stages.run("launches", lazy.submodule("weft.compiler.gpu.launches").launched, planned, None, None, of_block)
 
 
 def check_sizes(closed: ClosedJaxpr) -> None:
@@ -469,7 +461,7 @@ def schedule_on_gpu(kernels: Kernels, bodies: list[Body | None], lanes: int) -> 
     """The nest of every kernel: for the threads of a GPU, or for a step of the host where threads would wait."""
     found = list[Lowered | None]()
     for body, step in zip(bodies, kernels.steps, strict=True):
-        low = None if body is None else lazy.submodule("weft.loops.grid").lowered(body)
+        low = None if body is None else lazy.submodule("weft.loops.gpu.grid").lowered(body)
         if low is not None and step.kernel is not None:
             lines = dict.fromkeys([equation.source for equation in step.kernel.equations if equation.source])
             low = low.replace(lines=tuple(lines)[:_MOST_LINES])

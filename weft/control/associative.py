@@ -15,7 +15,8 @@ import numpy as np
 
 from weft import runtime
 from weft.control import bodies
-from weft.operations import arithmetic, assemble, logic, shape
+from weft.operations.data_movement import assemble, shape
+from weft.operations.pointwise import arithmetic, logic
 from weft.operations.static import canonical_axis
 
 T = TypeVar("T")

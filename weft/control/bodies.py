@@ -17,11 +17,12 @@ from typing import Any
 from weft import runtime
 from weft._base.record import Record
 from weft.core import avals as avals_module
-from weft.core import ref_types, sizes
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
-from weft.core.trace import trace_to_jaxpr
-from weft.core.tracer import Tracer
-from weft.core.weak_table import WeakTable
+from weft.core import ref_types
+from weft.core.caches.weak_table import WeakTable
+from weft.core.programs.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
+from weft.core.symbolic import sizes
+from weft.core.tracing.trace import trace_to_jaxpr
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import call_primitive, function_names, signature
 
 Adapter = Callable[[Callable[..., Any]], Callable[..., Any]]

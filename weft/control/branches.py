@@ -17,14 +17,15 @@ from weft import config, dtypes, runtime
 from weft.control import bodies, carry
 from weft.control.bodies import Body
 from weft.core import avals as avals_module
-from weft.core import kinds, printer
+from weft.core import kinds
 from weft.core.effects import join
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, subjaxprs
 from weft.core.primitive import Primitive
+from weft.core.programs import printer
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params, subjaxprs
 from weft.core.ref_types import ProgramPrimitive
-from weft.core.tracer import Tracer
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names, signature
-from weft.operations import convert, logic
+from weft.operations.pointwise import convert, logic
 
 R = TypeVar("R")
 

@@ -14,9 +14,9 @@ from weft import runtime
 from weft._base.record import Record
 from weft.control.bodies import Body, same_type, varying_axes
 from weft.core import avals as avals_module
-from weft.core import varying
+from weft.core.sharding import varying
 from weft.dispatch.calls import signature
-from weft.operations import convert
+from weft.operations.pointwise import convert
 
 _CATEGORIES = "biufVc"  # dtype kinds in the order in which weak types promote; V: bfloat16 and other small floats
 STRUCTURE_CURE = "Revise the function so that the carry output has the same pytree structure as the carry input."

@@ -21,10 +21,10 @@ from weft.control.grid_order import Order
 from weft.control.scan import scan, stacked_aval
 from weft.control.while_loop import fori_loop
 from weft.core import kinds
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.core.programs.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.core.programs.rewrite import dce
 from weft.core.ref_types import ProgramPrimitive
-from weft.core.rewrite import dce
-from weft.core.trace import trace_to_jaxpr
+from weft.core.tracing.trace import trace_to_jaxpr
 
 
 def _loop_parts(params: dict[str, Any]) -> kinds.LoopParts:

@@ -18,9 +18,9 @@ from weft._base.record import Record
 from weft.control import grid_apart, grid_blocks, grid_order, grid_points
 from weft.control.grid_blocks import Blocking
 from weft.control.while_loop import fori_loop
-from weft.core import open_sizes
-from weft.core.eval import jaxpr_as_fun
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.programs.eval import jaxpr_as_fun
+from weft.core.programs.jaxpr import ClosedJaxpr
+from weft.core.symbolic import open_sizes
 
 
 class Parts(Record):

@@ -21,10 +21,10 @@ from weft.control.grid_blocks import Blocking
 from weft.control.grid_order import ARBITRARY, PARALLEL
 from weft.core import avals, axis_names, kinds
 from weft.core.effects import join
-from weft.core.eval import jaxpr_as_fun
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.programs.eval import jaxpr_as_fun
+from weft.core.programs.jaxpr import ClosedJaxpr
 from weft.core.ref_types import ProgramPrimitive
-from weft.core.trace import trace_to_jaxpr
+from weft.core.tracing.trace import trace_to_jaxpr
 from weft.operations import mapped
 
 grid_loop_p = ProgramPrimitive(

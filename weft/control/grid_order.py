@@ -15,7 +15,7 @@ import numpy as np
 
 from weft._base.record import Record
 from weft.control import known_scalars
-from weft.core.rewrite import dce
+from weft.core.programs.rewrite import dce
 
 if TYPE_CHECKING:
     from weft.control.grid_cells import Parts

@@ -14,9 +14,10 @@ import numpy as np
 from weft import operations as lax
 from weft.control import known_scalars
 from weft.control.grid_order import Order
-from weft.core import kinds, rewrite
-from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
-from weft.core.trace import literal_value
+from weft.core import kinds
+from weft.core.programs import rewrite
+from weft.core.programs.jaxpr import Jaxpr, JaxprEqn, Literal
+from weft.core.tracing.trace import literal_value
 
 
 def on_whole_arrays(parts: Any, order: Order) -> list[Any] | None:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import Record
-from weft.core import kinds, source_info
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
-from weft.core.trace import trace_to_jaxpr
+from weft.core import kinds
+from weft.core.programs.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.core.tracing import source_info
+from weft.core.tracing.trace import trace_to_jaxpr
 
 
 class _Among(Record):

@@ -18,11 +18,11 @@ from weft._base import lazy
 from weft.control import bodies, carry, held_refs
 from weft.control.bodies import Body
 from weft.core import kinds
-from weft.core.jaxpr import ClosedJaxpr, Literal
+from weft.core.programs.jaxpr import ClosedJaxpr, Literal
 from weft.core.ref_types import ProgramPrimitive
-from weft.core.tracer import Tracer
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names
-from weft.operations import assemble, shape
+from weft.operations.data_movement import assemble, shape
 
 Carry = TypeVar("Carry")
 X = TypeVar("X")

@@ -18,13 +18,13 @@ from weft import config, dtypes, runtime
 from weft.control import bodies, carry, held_refs, scan
 from weft.control.bodies import Body
 from weft.core import kinds
-from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
+from weft.core.programs.jaxpr import ClosedJaxpr, Literal
 from weft.core.ref_types import ProgramPrimitive
-from weft.core.tracer import Tracer
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import function_names
 from weft.errors import TracerBoolConversionError
-from weft.operations import arithmetic, convert, logic
+from weft.operations.pointwise import arithmetic, convert, logic
 
 State = TypeVar("State")
 

@@ -10,10 +10,11 @@ from typing import Any
 from weft._base import lazy
 from weft.core import tangents
 from weft.core.avals import get_aval, host_aval, is_masked, is_valid, typeof
-from weft.core.check import check_jaxpr
 from weft.core.effects import Effect, Effects, no_effects
-from weft.core.eval import eval_jaxpr, jaxpr_as_fun
-from weft.core.jaxpr import (
+from weft.core.primitive import Primitive, registry
+from weft.core.programs.check import check_jaxpr
+from weft.core.programs.eval import eval_jaxpr, jaxpr_as_fun
+from weft.core.programs.jaxpr import (
     Atom,
     ClosedJaxpr,
     DebugInfo,
@@ -25,9 +26,8 @@ from weft.core.jaxpr import (
     jaxprs_in_params,
     subjaxprs,
 )
-from weft.core.primitive import Primitive, registry
-from weft.core.printer import print_eqn, print_jaxpr
-from weft.core.trace import (
+from weft.core.programs.printer import print_eqn, print_jaxpr
+from weft.core.tracing.trace import (
     DynamicJaxprTrace,
     DynamicJaxprTracer,
     eval_context,
@@ -39,7 +39,7 @@ from weft.core.trace import (
     trace_to_jaxpr,
     wide,
 )
-from weft.core.tracer import Tracer, concrete_or_error, is_concrete
+from weft.core.tracing.tracer import Tracer, concrete_or_error, is_concrete
 from weft.errors import InconclusiveDimensionOperation, JaxprTypeError
 from weft.runtime import ShapedArray
 

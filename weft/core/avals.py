@@ -20,7 +20,7 @@ import numpy as np
 from weft import config, dtypes, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import open_sizes
+from weft.core.symbolic import open_sizes
 from weft.runtime import ShapedArray
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -139,7 +139,7 @@ def numpy_scalar_aval(value: np.ndarray | np.generic) -> ShapedArray:
 _numpy_scalar_avals: dict[tuple[np.dtype, bool], ShapedArray] = {}
 _SCALAR_BOUND = 256
 
-# Exact type -> aval. core.trace adds its tracers, random its keys.
+# Exact type -> aval. core.tracing.trace adds its tracers, random its keys.
 pytype_avals: dict[type, Callable[[Any], Any]] = {
     bool: _bool_aval,
     int: _int_aval,
@@ -278,7 +278,7 @@ _JAX: dict[str, Any] = {
     "is_high": False,
     "vma": property(lambda aval: frozenset(aval.varying)),
     "mat": property(lambda aval: ManualAxisType(frozenset(aval.varying))),
-    "sharding": property(lambda aval: lazy.submodule("weft.core.explicit").of_type(aval)),
+    "sharding": property(lambda aval: lazy.submodule("weft.core.sharding.explicit").of_type(aval)),
 }
 for _name, _value in _JAX.items():
     setattr(ShapedArray, _name, _value)

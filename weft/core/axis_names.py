@@ -16,7 +16,7 @@ from typing import Any
 from weft import config
 from weft._base.record import NamedTuple
 from weft.core.effects import Effect
-from weft.core.jaxpr import jaxprs_in_params
+from weft.core.programs.jaxpr import jaxprs_in_params
 
 
 class Axis(NamedTuple):

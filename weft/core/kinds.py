@@ -39,7 +39,7 @@ class Elementwise(Record):
     right_identity: Callable[[np.dtype], Any] | None = None
     leaves: Callable[[np.dtype, Params], bool] | None = None  # whether it gives an operand of this dtype as it is
     # (operands, whether all numbers of one are whole) -> cheaper operations with the same bits, as a function and its
-    # operands; None: there are none. See operations.cheaper
+    # operands; None: there are none. See operations.pointwise.cheaper
     cheaper: (
         Callable[[Sequence[Any], Callable[[Any], bool]], tuple[Callable[..., Any], Sequence[Any]] | None] | None
     ) = None
@@ -330,8 +330,8 @@ class Resolve(Record):
 
     The compiler traces ``expand`` on the operands' avals, and inlines the result. ``of_keys``: the primitive takes or
     gives random keys, and ``expand`` gets, beside their words, their dtype as ``key_type``.
-    ``factors(in_avals, out_avals, params)`` gives its ``core.factors.Factors``, if each of several devices can run it
-    on a part of its operands.
+    ``factors(in_avals, out_avals, params)`` gives its ``core.sharding.factors.Factors``, if each of several devices can
+    run it on a part of its operands.
     """
 
     expand: Callable[..., Any]
@@ -380,7 +380,7 @@ class Loop(Record):
 
 
 class Routine(Record):
-    """A loop in registers: params ``lowered`` (see ``loops.register_promotion``), ``parts``, ``literals``."""
+    """A loop in registers: params ``lowered`` (see ``loops.routines.register_promotion``), ``parts``, ``literals``."""
 
 
 class Branch(Record):

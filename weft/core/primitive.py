@@ -32,11 +32,13 @@ from weft import config, errors
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
-from weft.core import kinds, sizes, varying
-from weft.core import trace as trace_module
-from weft.core.budget import BUDGET
+from weft.core import kinds
+from weft.core.caches.budget import BUDGET
 from weft.core.effects import Effects, no_effects
-from weft.core.jaxpr import Atom, Literal
+from weft.core.programs.jaxpr import Atom, Literal
+from weft.core.sharding import varying
+from weft.core.symbolic import sizes
+from weft.core.tracing import trace as trace_module
 
 _MEMO_BOUND = 4096  # abstract evaluations remembered per primitive; the memo is emptied when full
 
@@ -260,7 +262,7 @@ class Primitive:
         if self.refuses_refs and any(hasattr(aval, "inner_aval") for aval in in_avals):
             raise TypeError(f"{self.name} takes arrays, got a mutable array reference: read it, as in ref[...]")
         if not self.types_shardings and type(self.kind) not in PROGRAMS and any(map(_lies, in_avals)):
-            return lazy.submodule("weft.core.explicit").typed(self, in_avals, params)
+            return lazy.submodule("weft.core.sharding.explicit").typed(self, in_avals, params)
         if self._abstract_eval is None:
             raise NotImplementedError(
                 f"Abstract evaluation for '{self.name}' not implemented: the types of its results are unknown. Give "

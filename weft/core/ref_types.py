@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft._base import lazy
-from weft.core import trace as tracing
 from weft.core.effects import NamedEffect
-from weft.core.jaxpr import Jaxpr, jaxprs_in_params
 from weft.core.primitive import Primitive
+from weft.core.programs.jaxpr import Jaxpr, jaxprs_in_params
+from weft.core.tracing import trace as tracing
 
 ref_effect = NamedEffect("Ref")  # of every equation that makes, reads or writes a reference, at any depth
 

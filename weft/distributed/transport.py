@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from weft import runtime
-from weft.core import source_info
+from weft.core.tracing import source_info
 
 Combine = Literal["sum", "max", "min"]
 

@@ -18,10 +18,11 @@ import numpy as np
 from weft import dtypes, errors, runtime
 from weft._base.record import Record
 from weft.control import scan
-from weft.core import avals, effects, fingerprint, kinds
+from weft.core import avals, effects, kinds
+from weft.core.caches import fingerprint
 from weft.core.primitive import Primitive
 from weft.dispatch import devices
-from weft.operations import shape
+from weft.operations.data_movement import shape
 from weft.operations.mapped import Dim, at, repeated
 
 VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)

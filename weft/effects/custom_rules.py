@@ -15,12 +15,12 @@ from typing import Any
 
 from weft import errors, runtime
 from weft.autodiff import custom_jvp, custom_vjp, jvp
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr
 from weft.core.ref_types import AbstractRef, is_ref
 from weft.core.tangents import FLOAT0, Zero, tangent_aval
-from weft.core.trace import set_current
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.trace import set_current
 from weft.effects import discharge, refs
 from weft.effects.refs import Ref
 from weft.operations import linear

@@ -14,11 +14,11 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.control import bodies
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
 from weft.core.ref_types import AbstractRef, CustomCallPrimitive, is_ref, uses_refs
-from weft.core.trace import Trace, set_current, trace_to_jaxpr
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.trace import Trace, set_current, trace_to_jaxpr
 from weft.effects.refs import Ref, get_p, root, standing_for, swap_p
 from weft.operations.mapped import at, repeated
 

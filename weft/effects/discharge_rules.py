@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.control import bodies
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Var
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, Var
 from weft.core.ref_types import check_distinct, is_ref, same
-from weft.core.trace import trace_to_jaxpr
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.trace import trace_to_jaxpr
 from weft.effects import custom_rules
 from weft.effects.discharge import discharged, pure, store, value_of
 

@@ -19,9 +19,9 @@ from weft import dtypes, runtime
 from weft._base.record import Record
 from weft.core import avals, effects, kinds
 from weft.core.primitive import Primitive
-from weft.core.tracer import Tracer
+from weft.core.tracing.tracer import Tracer
 from weft.effects import callbacks
-from weft.operations import shape
+from weft.operations.data_movement import shape
 from weft.operations.mapped import Dim, at, repeated
 from weft.operations.tokens import TOKEN
 

@@ -19,8 +19,8 @@ from weft import config, dtypes, errors, runtime
 from weft._base.record import NamedTuple
 from weft.core import kinds
 from weft.core.avals import get_aval
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from weft.core.weak_table import WeakTable
+from weft.core.caches.weak_table import WeakTable
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, Literal
 
 Numbers = np.ndarray
 """The number of each element of an array of keys."""

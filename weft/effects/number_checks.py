@@ -21,10 +21,11 @@ import numpy as np
 from weft import config, dtypes, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple, Record
-from weft.core import kinds, source_info
-from weft.core import trace as tracing
+from weft.core import kinds
 from weft.core.avals import get_aval
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from weft.core.tracing import source_info
+from weft.core.tracing import trace as tracing
 from weft.dispatch.calls import call_primitive
 from weft.distributed import processes
 

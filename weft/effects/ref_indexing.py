@@ -21,11 +21,12 @@ import numpy as np
 from weft import dtypes, errors
 from weft._base.record import NamedTuple, Record
 from weft.core import avals as avals_module
-from weft.core.document import Document, concat
-from weft.core.printer import atom_text
-from weft.core.tracer import Tracer
-from weft.operations import arithmetic, convert, shape
-from weft.operations import index as index_module
+from weft.core.programs.document import Document, concat
+from weft.core.programs.printer import atom_text
+from weft.core.tracing.tracer import Tracer
+from weft.operations.data_movement import index as index_module
+from weft.operations.data_movement import shape
+from weft.operations.pointwise import arithmetic, convert
 
 
 class Region(NamedTuple):

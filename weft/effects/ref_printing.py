@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.core import avals as avals_module
-from weft.core.document import Document, concat
-from weft.core.jaxpr import DropVar
-from weft.core.printer import atom_text
+from weft.core.programs.document import Document, concat
+from weft.core.programs.jaxpr import DropVar
+from weft.core.programs.printer import atom_text
 from weft.effects import ref_indexing
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from weft import dtypes
 from weft._base.record import NamedTuple
-from weft.operations import convert
-from weft.operations import shape as shape_module
+from weft.operations.data_movement import shape as shape_module
+from weft.operations.pointwise import convert
 
 
 class Form(NamedTuple):

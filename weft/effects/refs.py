@@ -21,16 +21,17 @@ import numpy as np
 from weft import dtypes, runtime
 from weft.core import avals as avals_module
 from weft.core import kinds, ref_types
-from weft.core import trace as tracing
 from weft.core.primitive import Primitive
 from weft.core.ref_types import AbstractRef, is_ref, ref_effect, same
-from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, set_current
-from weft.core.tracer import Tracer
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.trace import DynamicJaxprTrace, DynamicJaxprTracer, set_current
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import jit as jit_module
 from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.effects import ref_indexing, ref_printing, ref_views
 from weft.effects.ref_indexing import Index
-from weft.operations import assemble, convert
+from weft.operations.data_movement import assemble
+from weft.operations.pointwise import convert
 
 state = tracing.state
 

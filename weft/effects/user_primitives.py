@@ -15,10 +15,10 @@ from typing import Any
 
 from weft import runtime
 from weft.core import avals
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
-from weft.core.trace import eval_context, trace_to_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.core.tracing.trace import eval_context, trace_to_jaxpr
 from weft.effects.callbacks import FlatCallback, io_callback_p, pure_callback_p
-from weft.operations.convert import convert_element_type
+from weft.operations.pointwise.convert import convert_element_type
 
 
 class ByHandError(NotImplementedError):

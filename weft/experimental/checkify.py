@@ -21,9 +21,9 @@ import numpy as np
 
 from weft import runtime
 from weft._base import unbuilt
-from weft.core import trace as tracing
-from weft.core.jaxpr import DebugInfo
-from weft.core.tracer import Tracer
+from weft.core.programs.jaxpr import DebugInfo
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import function_names
 from weft.dispatch.calls import jit as jit_module
 from weft.experimental import error_checks
@@ -39,7 +39,7 @@ from weft.experimental.functional_errors import (
     OOBError,
     asserted,
 )
-from weft.operations import logic
+from weft.operations.pointwise import logic
 
 Out = TypeVar("Out")
 init_error = NO_ERROR  # nothing has happened

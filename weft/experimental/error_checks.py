@@ -19,14 +19,16 @@ from weft import numpy as jnp
 from weft.autodiff import checkpoint, custom_jvp, custom_vjp
 from weft.batching import batch_trace, batched_programs, shards
 from weft.control import bodies, branches, grid_cells, grid_loop, scan, while_loop
-from weft.core import kinds, primitive, rewrite, source_info
-from weft.core import trace as tracing
+from weft.core import kinds, primitive
 from weft.core.avals import get_aval
-from weft.core.eval import eval_jaxpr, last_uses
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
-from weft.core.partition_specs import PartitionSpec
 from weft.core.primitive import Primitive
+from weft.core.programs import rewrite
+from weft.core.programs.eval import eval_jaxpr, last_uses
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
+from weft.core.sharding.partition_specs import PartitionSpec
 from weft.core.tangents import Zero
+from weft.core.tracing import source_info
+from weft.core.tracing import trace as tracing
 from weft.dispatch.calls import call_primitive
 from weft.experimental.functional_errors import (
     NO_ERROR,

@@ -20,8 +20,9 @@ import numpy as np
 from weft import lax, runtime, tree_util
 from weft import numpy as jnp
 from weft._base.record import NamedTuple, Record
-from weft.core import effects, source_info
+from weft.core import effects
 from weft.core.avals import get_aval
+from weft.core.tracing import source_info
 
 _next_code = itertools.count(1)
 

@@ -14,16 +14,19 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft.core import avals as avals_module
-from weft.core import kinds, provenance
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core import kinds
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.tangents import plain, with_attributes
-from weft.core.trace import Trace, set_current
-from weft.core.tracer import Tracer
+from weft.core.tracing import provenance
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.trace import Trace, set_current
+from weft.core.tracing.tracer import Tracer
 from weft.experimental import taylor_rules
 from weft.experimental.taylor_rules import Series
-from weft.operations import assemble, convert, linear
+from weft.operations import linear
+from weft.operations.data_movement import assemble
+from weft.operations.pointwise import convert
 
 __all__ = ["jet"]
 

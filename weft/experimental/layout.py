@@ -8,8 +8,8 @@ import numpy as np
 
 from weft import runtime
 from weft._base import unbuilt
-from weft.core.shardings import Sharding
-from weft.core.tracer import Tracer
+from weft.core.sharding.shardings import Sharding
+from weft.core.tracing.tracer import Tracer
 
 __all__ = ["Format", "Layout", "with_layout_constraint"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft import runtime, tree_util
 from weft._base import lazy, unbuilt
-from weft.core.shardings import NamedSharding
+from weft.core.sharding.shardings import NamedSharding
 from weft.dispatch.calls import jit as jit_module
 from weft.dispatch.devices import PartitionSpec, placement
 from weft.distributed import preemption, transport

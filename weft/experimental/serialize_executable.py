@@ -23,7 +23,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     """
     if not isinstance(compiled, Compiled):
         raise TypeError(f"[serialize] takes what jit(f).lower(...).compile() gives, got {type(compiled)}")
-    content = lazy.submodule("weft.compiler.saving").to_bytes(compiled)
+    content = lazy.submodule("weft.compiler.storage.saving").to_bytes(compiled)
     return content, compiled.in_tree, compiled.out_tree
 
 
@@ -39,7 +39,7 @@ def deserialize_and_load(
     ``backend`` and ``execution_devices`` may name what it was compiled for; ValueError if they name another device. The
     bytes hold machine code: load none that somebody you do not trust could have written.
     """
-    made = lazy.submodule("weft.compiler.saved").from_bytes(serialized, "the program", in_tree, out_tree)
+    made = lazy.submodule("weft.compiler.storage.saved").from_bytes(serialized, "the program", in_tree, out_tree)
     own = devices.device_at(made.parts()[1].place)
     asked = execution_devices
     if asked is None and backend is not None:

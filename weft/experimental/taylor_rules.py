@@ -20,11 +20,12 @@ import numpy as np
 from weft import dtypes
 from weft.autodiff import jvp as jvp_module
 from weft.core import avals as avals_module
-from weft.core import rewrite
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core.programs import rewrite
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.tangents import Zero, tangent_aval
-from weft.core.trace import trace_to_jaxpr
-from weft.operations import arithmetic, convert, functions, linear
+from weft.core.tracing.trace import trace_to_jaxpr
+from weft.operations import linear
+from weft.operations.pointwise import arithmetic, convert, functions
 
 Series = list[Any]  # the value, then the coefficients; None for zero
 Rule = Callable[[Any, list[Series], dict[str, Any], int], "list[Series]"]

@@ -22,8 +22,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from weft import config
-from weft.core.jaxpr import DebugInfo
-from weft.core.weak_table import WeakTable
+from weft.core.caches.weak_table import WeakTable
+from weft.core.programs.jaxpr import DebugInfo
 from weft.dispatch.calls.function_names import source_of
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft._base import own_files
-from weft.core import source_info
-from weft.core.source_info import NameStack, SourceInfo
+from weft.core.tracing import source_info
+from weft.core.tracing.source_info import NameStack, SourceInfo
 
 
 def current() -> SourceInfo:

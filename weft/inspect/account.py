@@ -15,13 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from weft._base.record import NamedTuple
-from weft.compiler import instructions, steps
 from weft.compiler.pipeline import Program, bytes_moved, operations_per_point
-from weft.compiler.plan import Planner
-from weft.core import kinds, source_info
-from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
-from weft.core.store import PROGRAMS, TRACES
-from weft.loops.costs import nanoseconds
+from weft.compiler.plans import instructions, steps
+from weft.compiler.plans.plan import Planner
+from weft.core import kinds
+from weft.core.caches.store import PROGRAMS, TRACES
+from weft.core.programs.jaxpr import Jaxpr, JaxprEqn, Literal
+from weft.core.tracing import source_info
+from weft.loops.schedules.costs import nanoseconds
 
 Line = tuple[str, int]  # file, number
 Costs = tuple[float, float, float]  # bytes, operations, nanoseconds on one thread

@@ -2,8 +2,8 @@
 
     Boundary(e, maker 0, reader 1, "several readers", 2 * 4 MB)
 
-A value that fusion wanted inside its reader has the reason that fusion gave (``compiler.groups``); for others the
-reason follows from what makes and what reads it.
+A value that fusion wanted inside its reader has the reason that fusion gave (``compiler.fusion.groups``); for others
+the reason follows from what makes and what reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.compiler import pipeline
-from weft.compiler.buffer_assignment import Assignment
+from weft.compiler.plans.buffer_assignment import Assignment
 from weft.core import kinds
 
 # Code -> (what the texts of fusion begin with, what a user can do).

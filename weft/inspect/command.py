@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from weft import runtime
-from weft.core.cache_keys import TraceKey
+from weft.core.caches.cache_keys import TraceKey
 from weft.dispatch.calls import signature
 from weft.dispatch.calls.jit import jit
 from weft.dispatch.calls.struct import ShapeDtypeStruct

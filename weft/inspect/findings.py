@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import NamedTuple
-from weft.compiler import buffers, residuals, steps
 from weft.compiler.pipeline import Program
+from weft.compiler.plans import buffers, residuals, steps
 from weft.core import kinds
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from weft.inspect import account, boundaries
 
 LEAST_BYTES = 1 << 16  # bytes: smaller arrays cost too little to be seen

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import CodeType
 
 from weft.control.grid_loop import grid_loop_p
-from weft.core.jaxpr import Jaxpr, jaxprs_in_params
+from weft.core.programs.jaxpr import Jaxpr, jaxprs_in_params
 
 
 def kernel_sources(jaxpr: Jaxpr) -> dict[str, str]:

@@ -17,11 +17,12 @@ from typing import Any
 from weft import codegen
 from weft._base import api
 from weft._base.target import Target
-from weft.compiler import buffers, residuals, steps
 from weft.compiler.pipeline import Program
-from weft.core import jaxpr as jaxpr_module
-from weft.core import kinds, printer
-from weft.core.jaxpr import DropVar, JaxprEqn, Literal
+from weft.compiler.plans import buffers, residuals, steps
+from weft.core import kinds
+from weft.core.programs import jaxpr as jaxpr_module
+from weft.core.programs import printer
+from weft.core.programs.jaxpr import DropVar, JaxprEqn, Literal
 from weft.dispatch.programs import history
 from weft.inspect import account, boundaries, machine_limits
 from weft.inspect.profiling import Profile

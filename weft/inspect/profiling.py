@@ -178,7 +178,8 @@ class profile:
         runtime.profile_start(self.most_spans, self.every_call)
         with _lock:
             _current = self
-        lazy.submodule("weft.compiler.stored").pause(True)  # programs from disk have no kernels with names and lines
+        # programs from disk have no kernels with names and lines
+        lazy.submodule("weft.compiler.storage.stored").pause(True)
         self._notes, self._result = [], None
         self._begin = time.perf_counter_ns()
         return self
@@ -191,7 +192,7 @@ class profile:
         end = time.perf_counter_ns()
         with _lock:
             _current = None
-        lazy.submodule("weft.compiler.stored").pause(False)
+        lazy.submodule("weft.compiler.storage.stored").pause(False)
         found, threads, waits = runtime.profile_stop()
         notes = [*self._notes, *_compilations(self._begin, end)]
         read = lazy.submodule("weft.inspect.read_profile")

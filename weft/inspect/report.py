@@ -176,7 +176,7 @@ def _copy(leaf: Any) -> Any:
 
 
 def _calls_python(program: Any) -> bool:
-    callback = lazy.submodule("weft.compiler.instructions").Callback
+    callback = lazy.submodule("weft.compiler.plans.instructions").Callback
     return any(isinstance(entry, callback) for entry in program.plan.instructions) or any(
         _calls_python(inner) for inner in program.nested
     )

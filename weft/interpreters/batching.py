@@ -19,7 +19,8 @@ from weft.batching.batch_trace import BatchTrace, BatchTracer
 from weft.core.axis_names import Axis as AxisData
 from weft.core.primitive import MISSING, Primitive
 from weft.interpreters.rule_tables import RuleTable
-from weft.operations import mapped, shape
+from weft.operations import mapped
+from weft.operations.data_movement import shape
 
 not_mapped = None
 

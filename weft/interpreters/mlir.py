@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 from weft import runtime
 from weft.core import kinds
-from weft.core.eval import eval_jaxpr
 from weft.core.primitive import Primitive
+from weft.core.programs.eval import eval_jaxpr
 from weft.effects.callbacks import FlatCallback, io_callback_p, pure_callback_p
 from weft.effects.user_primitives import ByHandError, ModuleContext
 from weft.effects.user_primitives import LoweringContext as LoweringRuleContext

@@ -13,11 +13,12 @@ from typing import Any
 
 from weft.autodiff import dead_code
 from weft.autodiff.dead_code import dce_jaxpr, dce_rules
-from weft.core import avals, kinds, rewrite
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr, jaxpr_as_fun
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr
-from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, Trace, set_current
+from weft.core import avals, kinds
+from weft.core.programs import rewrite
+from weft.core.programs.eval import eval_jaxpr, jaxpr_as_fun
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.trace import DynamicJaxprTrace, DynamicJaxprTracer, Trace, set_current
 from weft.dispatch.calls.call_primitive import constvars_as_invars, jit_p
 from weft.extend import linear_util as lu
 from weft.extend.core import closed_call_p

@@ -73,5 +73,5 @@ def _is_built(primitive: object) -> bool:
 
 def _changed() -> None:
     """A rule of an operation of weft's is another from now on: forget what was made by the old one."""
-    lazy.submodule("weft.compiler.stored").refuse()
+    lazy.submodule("weft.compiler.storage.stored").refuse()
     jit_module.clear_caches()

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft._base import lazy
 from weft.core import avals
-from weft.core.trace import eval_context
+from weft.core.tracing.trace import eval_context
 from weft.extend.core import shaped_abstractify as abstractify
 
 __all__ = ["abstractify", "apply_primitive", "canonicalize_dtype_handlers", "pytype_aval_mappings"]

@@ -19,7 +19,7 @@ import numpy as np
 import weft
 from weft import errors, tree_util
 from weft._base import array
-from weft.core import tracebacks
+from weft.core.tracing import tracebacks
 from weft.launch import names
 from weft.runtime import Array
 

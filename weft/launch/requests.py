@@ -13,7 +13,7 @@ import sys
 from types import FrameType
 
 from weft._base.record import NamedTuple
-from weft.core import source_info
+from weft.core.tracing import source_info
 
 ENVIRONMENT = "WEFT_MISSING"  # "process:file": who prints the list, where it is collected
 _IMPORTERS = ("<frozen importlib", os.path.dirname(os.__file__) + os.sep + "importlib" + os.sep)

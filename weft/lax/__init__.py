@@ -22,44 +22,44 @@ from weft.dispatch.calls.jitted_indexing import (
 )
 from weft.dispatch.devices.placement import device_put_p, stage as stage
 from weft.dispatch.devices.shardings import with_sharding_constraint as with_sharding_constraint
-from weft.numpy.taking import index_take as index_take
+from weft.numpy.subscripts.taking import index_take as index_take
 from weft.operations.algorithms import (
     DotAlgorithmPreset as DotAlgorithmPreset,
     FftType as FftType,
     RandomAlgorithm as RandomAlgorithm,
 )
 from weft.operations.approximate_top_k import *
-from weft.operations.arithmetic import *
-from weft.operations.assemble import *
+from weft.operations.pointwise.arithmetic import *
+from weft.operations.data_movement.assemble import *
 from weft.operations.collectives import *
 from weft.operations.contract import *
-from weft.operations.convert import *
-from weft.operations.convolution import *
-from weft.operations.convolution_numbers import *
-from weft.operations.convolution_patches import *
+from weft.operations.pointwise.convert import *
+from weft.operations.windowed.convolution import *
+from weft.operations.windowed.convolution_numbers import *
+from weft.operations.windowed.convolution_patches import *
 from weft.operations.cumulative import *
 from weft.operations.effects import *
 from weft.operations.exchanges import *
-from weft.operations.floored import *
+from weft.operations.pointwise.floored import *
 from weft.operations.fourier import fft_p
-from weft.operations.functions import *
-from weft.operations.gather import *
+from weft.operations.pointwise.functions import *
+from weft.operations.data_movement.gather import *
 from weft.operations.general_reduce import *
-from weft.operations.index import *
-from weft.operations.logic import *
-from weft.operations.powers import *
+from weft.operations.data_movement.index import *
+from weft.operations.pointwise.logic import *
+from weft.operations.pointwise.powers import *
 from weft.operations.ragged_exchange import *
 from weft.operations.reductions import *
 from weft.operations.scaled_products import *
-from weft.operations.scatter import *
+from weft.operations.data_movement.scatter import *
 from weft.operations.settings import *
-from weft.operations.shape import *
+from weft.operations.data_movement.shape import *
 from weft.operations.sort import *
-from weft.operations.special import *
+from weft.operations.pointwise.special import *
 from weft.operations.tokens import *
-from weft.operations.window_padding import *
-from weft.operations.window_selection import *
-from weft.operations.windows import *
+from weft.operations.windowed.window_padding import *
+from weft.operations.windowed.window_selection import *
+from weft.operations.windowed.windows import *
 from weft.random.bit_generator import rng_bit_generator as rng_bit_generator
 from weft.random.unkeyed import rng_uniform as rng_uniform, rng_uniform_p
 

@@ -8,7 +8,7 @@ from weft._base import unbuilt as _unbuilt
 _NAMES = lazy.Names(
     "weft.lax.linalg",
     {
-        "numpy.polar_factors": "qdwh",
+        "numpy.linear_algebra.polar_factors": "qdwh",
         "operations.linalg.cholesky": "cholesky cholesky_p cholesky_update cholesky_update_p",
         "operations.linalg.general": "EigImplementation eig eig_p hessenberg hessenberg_p schur schur_p",
         "operations.linalg.lu": "lu lu_p lu_pivots_to_permutation lu_pivots_to_permutation_p",

@@ -9,7 +9,7 @@ Last axes of one element are left out where there are many points, so that lanes
 A nest serves every size, and a last axis of one element is no special one to it. But lanes along it are empty but for
 one; so where there are many points (``thresholds``), the nest is that of the program without the axis. Not where the
 results lie apart in memory, as a column of a matrix does: lanes along it gain nothing, and the kernel of the rows may
-store it (``compiler.boundary_fusion``).
+store it (``compiler.fusion.boundary_fusion``).
 """
 
 from __future__ import annotations

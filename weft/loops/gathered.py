@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.core import kinds
-from weft.core.jaxpr import JaxprEqn
+from weft.core.programs.jaxpr import JaxprEqn
 from weft.loops import indexed
 from weft.loops.indexed import INT32
-from weft.loops.promoted_values import Values
+from weft.loops.routines.promoted_values import Values
 
 MOST = 32  # elements of a gather in registers
 

@@ -4,7 +4,7 @@
 
 What is stored is tested for NaN and infinity, integer arithmetic for overflow, index vectors for the bounds of their
 array. A test may hold where nothing is wrong (a NaN that came with an operand): what is told leads to a search
-(``compiler.fault_search``), which decides. It never fails to hold where something is wrong.
+(``compiler.checks.fault_search``), which decides. It never fails to hold where something is wrong.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 
 from weft._base.record import NamedTuple
 from weft.core import kinds
-from weft.core.jaxpr import Jaxpr, Literal
+from weft.core.programs.jaxpr import Jaxpr, Literal
 from weft.loops import ir
 from weft.loops.index_math import Sizes
 

@@ -34,8 +34,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from weft._base.record import Record
-from weft.core import kinds, sizes
-from weft.core.jaxpr import JaxprEqn
+from weft.core import kinds
+from weft.core.programs.jaxpr import JaxprEqn
+from weft.core.symbolic import sizes
 
 RUNTIME = 2  # stride classes are 0 (broadcast), 1 (contiguous), REVERSED and RUNTIME
 REVERSED = -1  # contiguous, from the last element to the first
@@ -47,7 +48,7 @@ class Dim(Record):
     """One loop. ``role``: parallel (independent points), reduced (iterated inside a phase, in tree order), or digit.
 
     ``extent`` is None if it is known only at run time; it is known for short reduced dimensions, which are unrolled,
-    and for the last parallel dimension if rows are short (``loops.blocks``).
+    and for the last parallel dimension if rows are short (``loops.schedules.blocks``).
     ``runs``: the updates of a sorted scatter. Points are independent where the place updated changes: a range that is
     cut elsewhere is moved on to the next change.
     """
@@ -68,7 +69,7 @@ class Operand(Record):
     operand reads at a point what that one reads ``rows`` steps later along the dimension before the lanes, and
     ``elements`` steps later along the lanes.
 
-    ``apart``: the strides along the last two dimensions, if they are compiled in (``loops.blocks``).
+    ``apart``: the strides along the last two dimensions, if they are compiled in (``loops.schedules.blocks``).
     """
 
     dtype: np.dtype

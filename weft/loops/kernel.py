@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from weft._base.record import NamedTuple, Record
-from weft.core import jaxpr as jaxprs
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, FIXED, Affine, IndexMap, constant
-from weft.core.jaxpr import JaxprEqn
+from weft.core.programs import jaxpr as jaxprs
+from weft.core.programs.jaxpr import JaxprEqn
 from weft.loops.index_math import UNIT, Sizes
 
 Access = IndexMap  # its axes are keys of the kernel's axes

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import check_scopes, index_maps, kinds
+from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine
-from weft.core.jaxpr import JaxprEqn, Literal
-from weft.core.sizes import present, whole
+from weft.core.programs import check_scopes
+from weft.core.programs.jaxpr import JaxprEqn, Literal
+from weft.core.symbolic.sizes import present, whole
 from weft.loops import assembled, guards, indexed, ir, kernel
 from weft.loops.body import Body, Operand, Scatter
 from weft.loops.canonical import make_canonical

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import NamedTuple, Record
-from weft.core import sizes
-from weft.loops import ir, neighbours, printer
+from weft.core.symbolic import sizes
+from weft.loops import ir, printer
 from weft.loops.body import Body, Operand
 from weft.loops.collapse import Loop, collapses, stride_class
-from weft.loops.cpu_space import Space, cpu_space
 from weft.loops.index_math import ZERO, Stride
+from weft.loops.schedules import neighbours
+from weft.loops.schedules.cpu_space import Space, cpu_space
 
 Scalars = Sequence[tuple[np.dtype, Any]]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT
-from weft.core.jaxpr import JaxprEqn
+from weft.core.programs.jaxpr import JaxprEqn
 from weft.loops.kernel import Kernel, Node
 
 GATHER_COST = 4.0  # cost of a load at a computed address, per component of the index vector

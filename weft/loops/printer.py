@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.loops import ir, routine
+from weft.loops import ir
+from weft.loops.routines import routine
 
 _CLASSES = {0: "0", 1: "1", ir.REVERSED: "-1", ir.RUNTIME: "*"}
 

@@ -24,8 +24,8 @@ from weft import operations as lax
 from weft._base.record import NamedTuple
 from weft.autodiff import checkpoint
 from weft.control import branches, scan
-from weft.core import open_sizes
-from weft.core import trace as tracing
+from weft.core.symbolic import open_sizes
+from weft.core.tracing import trace as tracing
 from weft.dispatch import devices
 from weft.numpy import promotion
 

@@ -48,43 +48,43 @@ _NAMES = _lazy.Names(
     "weft.numpy",
     {
         "numpy.array_api": "__array_namespace_info__",
-        "numpy.arithmetic": """
+        "numpy.pointwise.arithmetic": """
             abs absolute divide divmod fabs float_power floor_divide fmax fmin fmod heaviside hypot mod
             positive pow power reciprocal remainder sign square true_divide""",
         "numpy.bins": "digitize histogram histogram2d histogram_bin_edges histogramdd interp searchsorted",
         "numpy.bits": "packbits unpackbits",
-        "numpy.builtin_ufuncs": """
+        "numpy.pointwise.builtin_ufuncs": """
             add bitwise_and bitwise_or bitwise_xor logaddexp logaddexp2 logical_and logical_or logical_xor maximum
             minimum multiply negative subtract""",
         "numpy.calculus": "corrcoef cov diff ediff1d gradient polyadd polyder polysub polyval trapezoid unwrap",
-        "numpy.common_divisors": "gcd lcm",
-        "numpy.contractions": "cross dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",
+        "numpy.pointwise.common_divisors": "gcd lcm",
+        "numpy.linear_algebra.contractions": "cross dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",
         "numpy.convolution": "convolve correlate",
-        "numpy.creation": """
+        "numpy.array_creation.creation": """
             arange array asarray astype copy empty empty_like from_dlpack frombuffer fromfile fromiter
             fromstring full full_like indices meshgrid ones ones_like zeros zeros_like""",
-        "numpy.diagonals": "eye identity tri",
+        "numpy.array_creation.diagonals": "eye identity tri",
         "numpy.dtype_queries": """
             can_cast finfo iinfo iscomplexobj isdtype isrealobj issubdtype promote_types result_type""",
-        "numpy.einstein": "einsum einsum_path",
-        "numpy.elementary": """
+        "numpy.linear_algebra.einstein": "einsum einsum_path",
+        "numpy.pointwise.elementary": """
             acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh cbrt cos
             cosh deg2rad degrees exp exp2 expm1 i0 log log1p log2 log10 rad2deg radians sin sinc sinh sqrt tan
             tanh""",
         "numpy.files": "array_repr array_str load save savez",
-        "numpy.grids": "c_ mgrid ogrid r_",
+        "numpy.array_creation.grids": "c_ mgrid ogrid r_",
         "numpy.joining": """
             append array_split block column_stack concat concatenate dsplit dstack hsplit hstack split stack
             unstack vsplit vstack""",
-        "numpy.logic": """
+        "numpy.pointwise.logic": """
             allclose array_equal array_equiv bitwise_count bitwise_invert bitwise_left_shift bitwise_not
             bitwise_right_shift equal greater greater_equal invert isclose isfinite isinf isnan isneginf isposinf
             left_shift less less_equal logical_not not_equal right_shift signbit""",
-        "numpy.matrices": """
+        "numpy.array_creation.matrices": """
             bartlett blackman diag diag_indices diag_indices_from diagflat diagonal hamming hanning ix_ kaiser
             trace tril tril_indices tril_indices_from triu triu_indices triu_indices_from unravel_index vander""",
         "numpy.padding": "pad",
-        "numpy.placing": "delete fill_diagonal insert place put put_along_axis",
+        "numpy.subscripts.placing": "delete fill_diagonal insert place put put_along_axis",
         "numpy.polynomials": "poly polydiv polyfit polyint polymul roots",
         "numpy.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         "numpy.rearrange": """
@@ -94,7 +94,7 @@ _NAMES = _lazy.Names(
         "numpy.reductions": """
             all amax amin any argmax argmin count_nonzero cumprod cumsum cumulative_prod cumulative_sum max min
             nancumprod nancumsum prod ptp sum""",
-        "numpy.rounding": """
+        "numpy.pointwise.rounding": """
             angle around ceil conj conjugate copysign floor frexp imag iscomplex isreal ldexp modf nextafter real
             rint round spacing trunc""",
         "numpy.scalar_types": """
@@ -103,17 +103,17 @@ _NAMES = _lazy.Names(
             float8_e5m2fnuz float8_e8m0fnu float16 float32 float64 float_ int1 int2 int4 int8 int16 int32 int64
             int_ single uint uint1 uint2 uint4 uint8 uint16 uint32 uint64 bool""",
         "numpy.searching": "argwhere bincount flatnonzero mask_indices nonzero ravel_multi_index where",
-        "numpy.selection": "clip nan_to_num select",
+        "numpy.pointwise.selection": "clip nan_to_num select",
         "numpy.sets": """
             intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse
             unique_values""",
         "numpy.sorting": "argpartition argsort compress extract lexsort partition sort sort_complex",
-        "numpy.even_spacing": "geomspace linspace logspace",
+        "numpy.array_creation.even_spacing": "geomspace linspace logspace",
         "numpy.statistics": """
             average mean nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar std var""",
-        "numpy.taking": "choose repeat take take_along_axis trim_zeros",
-        "numpy.ufuncs": "frompyfunc ufunc",
-        "numpy.vectorized": "apply_along_axis apply_over_axes fromfunction piecewise vectorize",
+        "numpy.subscripts.taking": "choose repeat take take_along_axis trim_zeros",
+        "numpy.pointwise.ufuncs": "frompyfunc ufunc",
+        "numpy.pointwise.vectorized": "apply_along_axis apply_over_axes fromfunction piecewise vectorize",
     },
     renamed={"bool": "bool_"},
 )  # fmt: skip

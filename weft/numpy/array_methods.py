@@ -17,20 +17,12 @@ import numpy as np
 from weft import core, dtypes, runtime
 from weft import operations as lax
 from weft._base import lazy
-from weft.core import open_sizes
+from weft.core.symbolic import open_sizes
 from weft.dispatch import devices
-from weft.numpy import (
-    arithmetic,
-    axes,
-    contractions,
-    creation,
-    logic,
-    promotion,
-    rearrange,
-    reductions,
-    selection,
-    small_copies,
-)  # fmt: skip
+from weft.numpy import axes, promotion, rearrange, reductions, small_copies
+from weft.numpy.array_creation import creation
+from weft.numpy.linear_algebra import contractions
+from weft.numpy.pointwise import arithmetic, logic, selection
 
 _ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, *promotion.PYTHON_SCALARS)
 
@@ -228,7 +220,7 @@ def _iter_traced(self: Any) -> Iterator[Any]:
     if not self.aval.shape:
         raise TypeError("iteration over a 0-d array")
     open_sizes.check_known(self.aval.shape[0])
-    return lazy.submodule("weft.numpy.indexing").rows(self)
+    return lazy.submodule("weft.numpy.subscripts.indexing").rows(self)
 
 
 def _round_dunder(self: Any, ndigits: int | None = None) -> Any:
@@ -298,25 +290,25 @@ METHODS: dict[str, Callable[..., Any]] = {
 }
 # What stands in other modules: method -> module of weft.numpy and its function.
 FUNCTIONS: dict[str, tuple[str, str]] = {
-    "__getitem__": ("indexing", "index"),
+    "__getitem__": ("subscripts.indexing", "index"),
     **{name: (module, name) for module, names in {
         "bins": "searchsorted",
-        "matrices": "diagonal",
+        "array_creation.matrices": "diagonal",
         "rearrange": "ravel squeeze swapaxes",
         "reductions": "all any argmax argmin cumprod cumsum max min prod ptp sum",
-        "rounding": "conj conjugate round",
+        "pointwise.rounding": "conj conjugate round",
         "searching": "nonzero",
         "sorting": "argpartition argsort sort",
         "statistics": "mean",
-        "taking": "choose repeat take",
+        "subscripts.taking": "choose repeat take",
     }.items() for name in names.split()},
 }  # fmt: skip
 PROPERTIES: dict[str, tuple[str, str]] = {
     "T": ("rearrange", "transpose"),
     "mT": ("rearrange", "matrix_transpose"),
-    "real": ("rounding", "real"),
-    "imag": ("rounding", "imag"),
-    "at": ("index_updates", "IndexUpdates"),
+    "real": ("pointwise.rounding", "real"),
+    "imag": ("pointwise.rounding", "imag"),
+    "at": ("subscripts.index_updates", "IndexUpdates"),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft import core, errors
-from weft.core import sizes
+from weft.core.symbolic import sizes
 from weft.operations import static
 
 

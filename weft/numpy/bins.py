@@ -21,19 +21,10 @@ from weft._base.array import Array
 from weft.batching.vmap import vmap
 from weft.control import scan as scan_module
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import (
-    arithmetic,
-    calculus,
-    creation,
-    even_spacing,
-    index_updates,
-    indexing,
-    promotion,
-    rearrange,
-    reductions,
-    searching,
-    selection,
-)
+from weft.numpy import calculus, promotion, rearrange, reductions, searching
+from weft.numpy.array_creation import creation, even_spacing
+from weft.numpy.pointwise import arithmetic, selection
+from weft.numpy.subscripts import index_updates, indexing
 
 jit = jit_module.jit
 _METHODS = ("scan", "scan_unrolled", "sort", "compare_all")

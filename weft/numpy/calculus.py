@@ -19,20 +19,10 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.control import scan as scan_module
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import (
-    arithmetic,
-    axes,
-    contractions,
-    indexing,
-    joining,
-    logic,
-    promotion,
-    rearrange,
-    reductions,
-    rounding,
-    selection,
-    statistics,
-)
+from weft.numpy import axes, joining, promotion, rearrange, reductions, statistics
+from weft.numpy.linear_algebra import contractions
+from weft.numpy.pointwise import arithmetic, logic, rounding, selection
+from weft.numpy.subscripts import indexing
 
 jit = jit_module.jit
 

@@ -23,8 +23,10 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch.calls import jitted_fourier
-from weft.numpy import arithmetic, creation, promotion, rearrange, rounding
 from weft.numpy import axes as axes_module
+from weft.numpy import promotion, rearrange
+from weft.numpy.array_creation import creation
+from weft.numpy.pointwise import arithmetic, rounding
 from weft.operations.algorithms import FftType
 
 Norm = str | None

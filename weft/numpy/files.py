@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.core.interruptible import interruptible
-from weft.numpy import creation
+from weft.numpy.array_creation import creation
 
 _BLOCK = 16 << 20  # bytes written at once, in some hundredths of a second
 

@@ -19,24 +19,17 @@ from weft._base import lazy
 from weft._base import unbuilt as _unbuilt
 from weft._base.array import Array as Array
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import (
-    arithmetic,
-    axes,
-    contractions,
-    diagonals,
-    einstein,
-    matrices,
-    promotion,
-    rearrange,
-    reductions,
-)
+from weft.numpy import axes, promotion, rearrange, reductions
+from weft.numpy.array_creation import diagonals, matrices
+from weft.numpy.linear_algebra import contractions, einstein
+from weft.numpy.pointwise import arithmetic
 
 # Loaded when first used.
 _NAMES = lazy.Names(
     "weft.numpy.linalg",
     {
-        "numpy.decompositions": "cholesky eig eigh eigvals eigvalsh qr svd svdvals",
-        "numpy.solving": "cond det inv lstsq matrix_rank pinv slogdet solve tensorinv tensorsolve",
+        "numpy.linear_algebra.decompositions": "cholesky eig eigh eigvals eigvalsh qr svd svdvals",
+        "numpy.linear_algebra.solving": "cond det inv lstsq matrix_rank pinv slogdet solve tensorinv tensorsolve",
     },
 )
 
@@ -128,7 +121,9 @@ def _singular_norm(x: Any, ord: float | str, places: tuple[int, ...], keepdims: 
     """The largest singular value, the smallest, or the sum of all."""
     if places[0] == places[1]:
         raise ValueError(f"duplicate value in 'axis': {places}")
-    s = lazy.submodule("weft.numpy.decompositions").svd(rearrange.moveaxis(x, places, (-2, -1)), compute_uv=False)
+    s = lazy.submodule("weft.numpy.linear_algebra.decompositions").svd(
+        rearrange.moveaxis(x, places, (-2, -1)), compute_uv=False
+    )
     if ord == "nuc":
         found = reductions.sum(s, axis=-1)
     else:
@@ -194,7 +189,7 @@ def _as_matrix_power(a: Any, *, exponent: int) -> Any:
         extents = promotion.shape_of(a)
         return promotion.broadcast_to(diagonals.eye(extents[-1], dtype=promotion.dtype_of(a)), extents)
     if exponent < 0:
-        a, exponent = lazy.submodule("weft.numpy.solving").inv(a), -exponent
+        a, exponent = lazy.submodule("weft.numpy.linear_algebra.solving").inv(a), -exponent
     product = contractions.matmul
     if exponent == 3:
         return product(product(a, a), a)

@@ -18,20 +18,11 @@ import numpy as np
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
-from weft.core import open_sizes
+from weft.core.symbolic import open_sizes
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import (
-    creation,
-    even_spacing,
-    promotion,
-    quantiles,
-    rearrange,
-    reductions,
-    rounding,
-    small_copies,
-    statistics,
-    vectorized,
-)
+from weft.numpy import promotion, quantiles, rearrange, reductions, small_copies, statistics
+from weft.numpy.array_creation import creation, even_spacing
+from weft.numpy.pointwise import rounding, vectorized
 
 jit = jit_module.jit
 

@@ -14,19 +14,8 @@ from weft import core, errors
 from weft import operations as lax
 from weft._base.array import Array
 from weft.control import scan as scan_module
-from weft.numpy import (
-    convolution,
-    creation,
-    diagonals,
-    joining,
-    linalg,
-    matrices,
-    promotion,
-    rearrange,
-    reductions,
-    searching,
-    sorting,
-)
+from weft.numpy import convolution, joining, linalg, promotion, rearrange, reductions, searching, sorting
+from weft.numpy.array_creation import creation, diagonals, matrices
 
 _NEEDS_VALUES = "trim_leading_zeros=True needs the values of the coefficients, which are traced here"
 

@@ -19,8 +19,8 @@ from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import NamedTuple
-from weft.core import sizes
-from weft.core.budget import BUDGET
+from weft.core.caches.budget import BUDGET
+from weft.core.symbolic import sizes
 
 PYTHON_SCALARS = (bool, int, float, complex, sizes.Size)
 _ARRAYLIKE = (runtime.Array, core.Tracer, np.ndarray, np.generic, *PYTHON_SCALARS)

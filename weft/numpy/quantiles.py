@@ -17,7 +17,9 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import axes, indexing, promotion, rearrange, reductions, selection
+from weft.numpy import axes, promotion, rearrange, reductions
+from weft.numpy.pointwise import selection
+from weft.numpy.subscripts import indexing
 
 jit = jit_module.jit
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")

@@ -19,10 +19,11 @@ import numpy as np
 from weft import core, errors, runtime
 from weft import operations as lax
 from weft._base.array import Array
-from weft.core import open_sizes
+from weft.core.symbolic import open_sizes
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import arithmetic, axes, promotion, small_copies
+from weft.numpy import axes, promotion, small_copies
+from weft.numpy.pointwise import arithmetic
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit

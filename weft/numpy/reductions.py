@@ -22,7 +22,8 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft._base.record import Record
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import axes, promotion, selection
+from weft.numpy import axes, promotion
+from weft.numpy.pointwise import selection
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit

@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.numpy import creation
+from weft.numpy.array_creation import creation
 
 
 class _ScalarMeta(type):

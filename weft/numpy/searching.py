@@ -23,16 +23,10 @@ from weft._base.array import Array
 from weft.core.interruptible import interruptible
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import (
-    arithmetic,
-    creation,
-    index_updates,
-    joining,
-    promotion,
-    rearrange,
-    reductions,
-    selection,
-)
+from weft.numpy import joining, promotion, rearrange, reductions
+from weft.numpy.array_creation import creation
+from weft.numpy.pointwise import arithmetic, selection
+from weft.numpy.subscripts import index_updates
 
 inline = functools.partial(jit_module.jit, inline=True)
 

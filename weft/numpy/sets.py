@@ -22,23 +22,10 @@ from weft._base.array import Array
 from weft._base.record import NamedTuple
 from weft.core.interruptible import interruptible
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import (
-    arithmetic,
-    axes,
-    bins,
-    calculus,
-    creation,
-    index_updates,
-    indexing,
-    joining,
-    logic,
-    promotion,
-    rearrange,
-    reductions,
-    searching,
-    selection,
-    sorting,
-)
+from weft.numpy import axes, bins, calculus, joining, promotion, rearrange, reductions, searching, sorting
+from weft.numpy.array_creation import creation
+from weft.numpy.pointwise import arithmetic, logic, selection
+from weft.numpy.subscripts import index_updates, indexing
 
 jit = jit_module.jit
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from weft import config, dtypes, runtime
 from weft._base import lazy
-from weft.core import explicit
-from weft.core import trace as tracing
+from weft.core.sharding import explicit
+from weft.core.tracing import trace as tracing
 from weft.dispatch import devices
 
 _COPIED = 256 << 10  # bytes up to which a view is a copy: memory that is shared cannot be donated

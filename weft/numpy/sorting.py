@@ -17,7 +17,10 @@ from weft import core, dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import axes, creation, indexing, promotion, rearrange, reductions, selection
+from weft.numpy import axes, promotion, rearrange, reductions
+from weft.numpy.array_creation import creation
+from weft.numpy.pointwise import selection
+from weft.numpy.subscripts import indexing
 
 jit = jit_module.jit
 

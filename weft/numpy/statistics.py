@@ -19,7 +19,8 @@ from weft import core, dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import axes, promotion, reductions, selection
+from weft.numpy import axes, promotion, reductions
+from weft.numpy.pointwise import selection
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit

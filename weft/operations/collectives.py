@@ -16,13 +16,16 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft.core import axis_names, kinds, varying
+from weft.core import axis_names, kinds
 from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
 from weft.core.primitive import ALL, Primitive
-from weft.core.tracer import Tracer
-from weft.operations import arithmetic, assemble, convert, logic, reductions, shape
+from weft.core.sharding import varying
+from weft.core.tracing.tracer import Tracer
+from weft.operations import reductions
+from weft.operations.data_movement import assemble, shape
 from weft.operations.mapped import Dim, at, in_front, repeated
+from weft.operations.pointwise import arithmetic, convert, logic
 from weft.operations.static import canonical_axis
 from weft.runtime import Array
 

@@ -19,8 +19,8 @@ from weft import config, core, dtypes, runtime
 from weft.core import kinds
 from weft.core.tangents import along, is_undefined
 from weft.operations import mapped, product_sums, settings
-from weft.operations.elementwise import category, widened
 from weft.operations.later import ops
+from weft.operations.pointwise.elementwise import category, widened
 from weft.operations.static import integers, placed
 from weft.runtime import Array
 

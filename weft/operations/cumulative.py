@@ -15,10 +15,11 @@ from weft import core, runtime
 from weft.core import kinds
 from weft.core.primitive import ALL
 from weft.core.tangents import along
-from weft.operations import arithmetic, complex_math, prefix, reductions, references
-from weft.operations.algebra import Term, where
-from weft.operations.elementwise import COMPLEX, FLOAT, NUMBER, Accepts, check_dtype, widened
+from weft.operations import prefix, reductions, references
 from weft.operations.later import ops
+from weft.operations.pointwise import arithmetic, complex_math
+from weft.operations.pointwise.algebra import Term, where
+from weft.operations.pointwise.elementwise import COMPLEX, FLOAT, NUMBER, Accepts, check_dtype, widened
 from weft.operations.static import integer
 from weft.runtime import Array
 

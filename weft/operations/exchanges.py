@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft.core import axis_names, varying
+from weft.core import axis_names
 from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
 from weft.core.primitive import ALL
-from weft.operations import arithmetic, assemble, collectives, index, reductions, shape
+from weft.core.sharding import varying
+from weft.operations import collectives, reductions
 from weft.operations.collectives import Groups, by_groups, checked_groups, collective, each_leaf, extent
-from weft.operations.gather import GatherDimensionNumbers, gather
+from weft.operations.data_movement import assemble, index, shape
+from weft.operations.data_movement.gather import GatherDimensionNumbers, gather
 from weft.operations.mapped import Dim, at, in_front
+from weft.operations.pointwise import arithmetic
 from weft.operations.static import canonical_axis
 
 __all__ = [

@@ -18,8 +18,10 @@ import numpy as np
 from weft import core, runtime
 from weft._base import forks
 from weft.core import kinds
-from weft.core.fingerprint import fingerprint
-from weft.operations import arithmetic, convert, logic, prefix, shape
+from weft.core.caches.fingerprint import fingerprint
+from weft.operations import prefix
+from weft.operations.data_movement import shape
+from weft.operations.pointwise import arithmetic, convert, logic
 from weft.operations.reductions import (
     all_ones,
     check_axes,

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from weft import core
-from weft.core import tangents, varying
+from weft.core import tangents
 from weft.core.primitive import ALL
-from weft.operations import assemble, complex_math, reductions, shape
-from weft.operations.arithmetic import by_parts
-from weft.operations.elementwise import NUMBER, elementwise
+from weft.core.sharding import varying
+from weft.operations import reductions
+from weft.operations.data_movement import assemble, shape
+from weft.operations.pointwise import complex_math
+from weft.operations.pointwise.arithmetic import by_parts
+from weft.operations.pointwise.elementwise import NUMBER, elementwise
 
 Array = Any
 

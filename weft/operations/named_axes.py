@@ -11,8 +11,8 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.core.index_maps import strides_of
+from weft.operations.data_movement.shape import shape_of
 from weft.operations.later import ops
-from weft.operations.shape import shape_of
 
 Name = Hashable
 

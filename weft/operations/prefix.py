@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.operations.elementwise import constant
 from weft.operations.later import ops
+from weft.operations.pointwise.elementwise import constant
 from weft.runtime import Array
 
 Combine = Callable[[list[Any], list[Any]], list[Any]]

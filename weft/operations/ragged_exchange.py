@@ -13,9 +13,11 @@ import numpy as np
 from weft import runtime
 from weft.core import axis_names
 from weft.core.avals import get_aval
-from weft.operations import arithmetic, assemble, convert, logic, reductions, shape
+from weft.operations import reductions
 from weft.operations.collectives import Groups, checked_groups, extent
+from weft.operations.data_movement import assemble, shape
 from weft.operations.exchanges import all_gather, all_to_all, rows
+from weft.operations.pointwise import arithmetic, convert, logic
 
 __all__ = ["ragged_all_to_all"]
 

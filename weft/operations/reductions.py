@@ -17,8 +17,10 @@ from weft import config, core, dtypes, runtime
 from weft.core import kinds
 from weft.core.loop_forms import LoopForms
 from weft.core.tangents import along
-from weft.operations import arithmetic, complex_math, half_words, prefix, references
-from weft.operations.elementwise import (
+from weft.operations import prefix, references
+from weft.operations.later import ops
+from weft.operations.pointwise import arithmetic, complex_math, half_words
+from weft.operations.pointwise.elementwise import (
     ANY,
     BOOL,
     COMPLEX,
@@ -33,7 +35,6 @@ from weft.operations.elementwise import (
     lowest,
     widened,
 )
-from weft.operations.later import ops
 from weft.operations.static import integer, integers, placed
 from weft.runtime import Array
 

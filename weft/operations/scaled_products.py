@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from weft import core, dtypes, runtime
-from weft.operations.arithmetic import mul
 from weft.operations.contract import dot_general
-from weft.operations.convert import convert_element_type
-from weft.operations.shape import broadcast_in_dim, reshape
+from weft.operations.data_movement.shape import broadcast_in_dim, reshape
+from weft.operations.pointwise.arithmetic import mul
+from weft.operations.pointwise.convert import convert_element_type
 
 __all__ = ["scaled_dot"]
 

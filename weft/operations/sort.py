@@ -21,11 +21,11 @@ from weft._base import lazy
 from weft.core import kinds
 from weft.core import tangents as tangent_types
 from weft.operations import mapped
-from weft.operations.elementwise import BOOL, COMPLEX, REAL, category, check_dtype
-from weft.operations.gather import gather
+from weft.operations.data_movement.gather import gather
+from weft.operations.data_movement.shape import shape_of
 from weft.operations.later import ops
+from weft.operations.pointwise.elementwise import BOOL, COMPLEX, REAL, category, check_dtype
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
-from weft.operations.shape import shape_of
 from weft.operations.static import canonical_axis, integer
 from weft.runtime import Array
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import core, errors
 from weft._base import lazy
-from weft.core import sizes
+from weft.core.symbolic import sizes
 
 _INTEGERS = frozenset((int, sizes.Size))
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
-from weft.operations import logic
+from weft.operations.pointwise import logic
 from weft.runtime import Array
 
 __all__ = ["after_all", "after_all_p", "create_token", "create_token_p"]

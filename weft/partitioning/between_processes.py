@@ -21,17 +21,20 @@ import numpy as np
 
 from weft._base import lazy
 from weft.batching.batch_trace import map_flat
-from weft.core import axis_names, check_scopes, explicit, kinds, process_grids
+from weft.core import axis_names, kinds
 from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
-from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, jaxprs_in_params, joined_effects
-from weft.core.process_grids import Grid
-from weft.core.rewrite import Splicer
-from weft.core.source_info import SourceInfo
-from weft.core.trace import trace_to_jaxpr
+from weft.core.programs import check_scopes
+from weft.core.programs.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, jaxprs_in_params, joined_effects
+from weft.core.programs.rewrite import Splicer
+from weft.core.sharding import explicit, process_grids
+from weft.core.sharding.process_grids import Grid
+from weft.core.tracing.source_info import SourceInfo
+from weft.core.tracing.trace import trace_to_jaxpr
 from weft.dispatch import devices
-from weft.operations import arithmetic, shape
-from weft.operations.index import dynamic_index_in_dim
+from weft.operations.data_movement import shape
+from weft.operations.data_movement.index import dynamic_index_in_dim
+from weft.operations.pointwise import arithmetic
 from weft.partitioning import programs
 from weft.partitioning.exchange import EXCHANGE, Exchanges, agree
 

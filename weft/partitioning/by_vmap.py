@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft.batching.vmap import vmap
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr
 from weft.partitioning.specs import Sizes, Spec, parts
 
 

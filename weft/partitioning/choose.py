@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
-from weft.core.factors import Dims, Factors
+from weft.core.sharding.factors import Dims, Factors
 from weft.partitioning import moves
 from weft.partitioning.specs import Assigned, Axes, Sizes, Spec, assigned_by, of_dims, shard_bytes
 

@@ -26,7 +26,8 @@ from weft.core import kinds
 from weft.core.avals import get_aval
 from weft.core.effects import NamedEffect
 from weft.core.primitive import Primitive
-from weft.operations import assemble, reductions, shape
+from weft.operations import reductions
+from weft.operations.data_movement import assemble, shape
 
 EXCHANGE = NamedEffect("Exchange", ordered=True)  # all processes run the exchanges of a program in one order
 Groups = tuple[tuple[int, ...], ...]
@@ -45,7 +46,7 @@ def _typed(*avals: Any, way: str, groups: Groups, **params: Any) -> Any:
 
 
 def _message(rank: int, *, way: str, groups: Groups, pairs: Any = (), combiner: str = "sum", **params: Any) -> Any:
-    """What this process does: the fields of ``compiler.instructions.Exchange``."""
+    """What this process does: the fields of ``compiler.plans.instructions.Exchange``."""
     group = next(group for group in groups if rank in group)
     me = group.index(rank)
     source = next((group[source] for source, target in pairs if target == me), -1)

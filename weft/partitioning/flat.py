@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.compiler import inline, lower_prng_keys
-from weft.core import kinds, rewrite
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
-from weft.core.rewrite import Splicer, without_dead_code
+from weft.compiler.passes import inline, lower_prng_keys
+from weft.core import kinds
+from weft.core.programs import rewrite
+from weft.core.programs.jaxpr import Atom, ClosedJaxpr, JaxprEqn
+from weft.core.programs.rewrite import Splicer, without_dead_code
 
 _ASKED = (*inline.INLINED, kinds.Branch)
 

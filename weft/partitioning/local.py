@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import NamedTuple
-from weft.core import kinds, source_info
-from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects
+from weft.core import kinds
 from weft.core.primitive import Extents
-from weft.core.rewrite import Builder
-from weft.core.trace import trace_to_jaxpr
-from weft.operations import arithmetic, convert
+from weft.core.programs.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects
+from weft.core.programs.rewrite import Builder
+from weft.core.tracing import source_info
+from weft.core.tracing.trace import trace_to_jaxpr
+from weft.operations.pointwise import arithmetic, convert
 from weft.partitioning import moves, rows, specs
 from weft.partitioning.choose import Choice, choose, steps_of_result
 from weft.partitioning.flat import shards_of

@@ -15,9 +15,11 @@ import numpy as np
 
 from weft._base.record import Record
 from weft.core import axis_names
-from weft.core.jaxpr import ClosedJaxpr
-from weft.core.trace import trace_to_jaxpr
-from weft.operations import arithmetic, collectives, exchanges, index
+from weft.core.programs.jaxpr import ClosedJaxpr
+from weft.core.tracing.trace import trace_to_jaxpr
+from weft.operations import collectives, exchanges
+from weft.operations.data_movement import index
+from weft.operations.pointwise import arithmetic
 from weft.partitioning.specs import Axes, Sizes, Spec, parts
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from weft import config
 from weft._base.record import NamedTuple
 from weft.core import axis_names
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr
 from weft.partitioning import specs, verify
 from weft.partitioning.flat import flat
 from weft.partitioning.local import Local, Making, Moved

@@ -16,8 +16,8 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.core import kinds
-from weft.core.factors import Dims
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from weft.core.sharding.factors import Dims
 from weft.partitioning import rows, rules
 from weft.partitioning.flat import shards_of
 from weft.partitioning.specs import Axes, Sizes, Spec, assigned_by, of_dimension, parts, replicated

@@ -15,9 +15,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from weft.core import axis_names, source_info
-from weft.core.jaxpr import DropVar, Jaxpr, jaxprs_in_params
-from weft.core.printer import Context
+from weft.core import axis_names
+from weft.core.programs.jaxpr import DropVar, Jaxpr, jaxprs_in_params
+from weft.core.programs.printer import Context
+from weft.core.tracing import source_info
 from weft.partitioning import specs
 from weft.partitioning.programs import Partitioned
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from weft.core import kinds
-from weft.core.factors import WHOLE, Dim, Factors
-from weft.core.jaxpr import JaxprEqn
-from weft.operations import arithmetic, assemble, convert, logic, shape
+from weft.core.programs.jaxpr import JaxprEqn
+from weft.core.sharding.factors import WHOLE, Dim, Factors
+from weft.operations.data_movement import assemble, shape
+from weft.operations.pointwise import arithmetic, convert, logic
 from weft.partitioning import moves
 from weft.partitioning.specs import Axes, Spec
 

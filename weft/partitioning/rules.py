@@ -1,4 +1,4 @@
-"""Rules: the factors (``core.factors``) of an equation, by the kind of its operation.
+"""Rules: the factors (``core.sharding.factors``) of an equation, by the kind of its operation.
 
 A kind without a rule is whole, and so is a dimension that nothing is known of: every device reads and computes all of
 it. Loops and branches have no factors of their own; ``links`` ties their operands and results to the variables inside.
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.core import kinds
-from weft.core.factors import WHOLE, Dim, Draft, Factors, whole
 from weft.core.index_maps import CONSTANT
-from weft.core.jaxpr import JaxprEqn
+from weft.core.programs.jaxpr import JaxprEqn
+from weft.core.sharding.factors import WHOLE, Dim, Draft, Factors, whole
 
 Shape = tuple[int, ...]
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from weft import runtime
-from weft.core.factors import Dim, Dims
+from weft.core.sharding.factors import Dim, Dims
 
 Axes = tuple[Hashable, ...]
 Spec = tuple[Axes, ...]

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from weft.batching.vmap import vmap
-from weft.compiler import inline, reference_interpreter, verify
+from weft.compiler.checks import reference_interpreter, verify
+from weft.compiler.passes import inline
 from weft.core import axis_names
-from weft.core.check import check_jaxpr
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr
-from weft.core.trace import trace_to_jaxpr
+from weft.core.programs.check import check_jaxpr
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr
+from weft.core.tracing.trace import trace_to_jaxpr
 from weft.errors import InternalError
 from weft.partitioning import by_vmap
 

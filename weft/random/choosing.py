@@ -20,18 +20,10 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import (
-    arithmetic,
-    axes,
-    bins,
-    creation,
-    elementary,
-    indexing,
-    promotion,
-    rearrange,
-    reductions,
-    taking,
-)
+from weft.numpy import axes, bins, promotion, rearrange, reductions
+from weft.numpy.array_creation import creation
+from weft.numpy.pointwise import arithmetic, elementary
+from weft.numpy.subscripts import indexing, taking
 from weft.random import distributions, keys, sampling
 
 jit = jit_module.jit

@@ -20,7 +20,8 @@ from weft._base.array import Array
 from weft.control import scan, while_loop
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import indexing, promotion
+from weft.numpy import promotion
+from weft.numpy.subscripts import indexing
 from weft.random import distributions, keys, sampling
 
 jit = jit_module.jit

@@ -17,8 +17,10 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import arithmetic, axes, elementary, indexing, promotion, reductions, selection
-from weft.operations import functions
+from weft.numpy import axes, promotion, reductions
+from weft.numpy.pointwise import arithmetic, elementary, selection
+from weft.numpy.subscripts import indexing
+from weft.operations.pointwise import functions
 from weft.random import keys, sampling
 
 jit = jit_module.jit

@@ -23,7 +23,9 @@ from weft.batching import map as map_module
 from weft.control import while_loop
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import arithmetic, axes, indexing, promotion, reductions
+from weft.numpy import axes, promotion, reductions
+from weft.numpy.pointwise import arithmetic
+from weft.numpy.subscripts import indexing
 from weft.random import distributions, keys, sampling
 
 jit = jit_module.jit

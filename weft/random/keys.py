@@ -15,7 +15,8 @@ import numpy as np
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
 from weft._base.array import Array
-from weft.numpy import axes, creation, promotion
+from weft.numpy import axes, promotion
+from weft.numpy.array_creation import creation
 from weft.random import custom_prng, prng, rbg
 
 BUILT = (prng.THREEFRY, rbg.RBG, rbg.UNSAFE_RBG)

@@ -14,7 +14,9 @@ from weft import dtypes
 from weft._base.array import Array
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import axes, decompositions, einstein, elementary, linalg, promotion, rearrange
+from weft.numpy import axes, linalg, promotion, rearrange
+from weft.numpy.linear_algebra import decompositions, einstein
+from weft.numpy.pointwise import elementary
 from weft.operations import sign
 from weft.operations.linalg import matrices
 from weft.random import distributions, keys, sampling

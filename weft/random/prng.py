@@ -18,7 +18,7 @@ import numpy as np
 from weft import core, dtypes
 from weft import operations as lax
 from weft.core import kinds
-from weft.core.fingerprint import serial
+from weft.core.caches.fingerprint import serial
 from weft.core.primitive import Primitive
 from weft.operations import mapped
 from weft.random import threefry

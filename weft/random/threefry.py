@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import NamedTuple
-from weft.operations import elementwise
+from weft.operations.pointwise import elementwise
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

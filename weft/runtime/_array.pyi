@@ -9,9 +9,9 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from weft.core.shardings import Sharding
+from weft.core.sharding.shardings import Sharding
 from weft.dispatch.devices import Device
-from weft.numpy.index_updates import IndexUpdates
+from weft.numpy.subscripts.index_updates import IndexUpdates
 from weft.runtime._native import ShapedArray
 
 _Axis = int | tuple[int, ...] | None

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
-from weft.numpy import logic, promotion
+from weft.numpy import promotion
+from weft.numpy.pointwise import logic
 
 _SHIFT = 8
 # B(2k) / (2k (2k - 1)), k = 1 .. 10

@@ -17,8 +17,8 @@ from weft import runtime
 from weft._base.record import NamedTuple
 from weft.compiler import expansions
 from weft.core import axis_names, kinds
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
-from weft.core.partition_specs import PartitionSpec
+from weft.core.programs.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.core.sharding.partition_specs import PartitionSpec
 from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo import types
 from weft.stablehlo.shardy import quoted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import runtime
-from weft.core.jaxpr import JaxprEqn
+from weft.core.programs.jaxpr import JaxprEqn
 from weft.stablehlo import types
 from weft.stablehlo.text import Tensor
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.control.branches import platform_branch
 from weft.core import kinds
-from weft.core.jaxpr import JaxprEqn
+from weft.core.programs.jaxpr import JaxprEqn
 from weft.stablehlo import collectives, types
 from weft.stablehlo.text import Tensor, Text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.core.jaxpr import JaxprEqn
+from weft.core.programs.jaxpr import JaxprEqn
 from weft.stablehlo import types
 from weft.stablehlo.emitter import INACCURATE, NATIVE, TensorEmit
 from weft.stablehlo.text import Tensor, Text

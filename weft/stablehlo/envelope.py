@@ -16,7 +16,7 @@ import numpy as np
 from weft import dtypes, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import explicit
+from weft.core.sharding import explicit
 from weft.dispatch.calls import struct
 from weft.stablehlo import envelope_shardings, flat_tables, foreign_calls
 from weft.stablehlo.exported import DisabledSafetyCheck, Exported

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.core.meshes import AbstractDevice, AbstractMesh, AxisType
-from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
-from weft.core.shardings import NamedSharding
+from weft.core.sharding.meshes import AbstractDevice, AbstractMesh, AxisType
+from weft.core.sharding.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
+from weft.core.sharding.shardings import NamedSharding
 from weft.stablehlo.flat_tables import Numbers, Scalar, Table, View
 
 Shardings = Sequence[NamedSharding | None]

@@ -13,9 +13,9 @@ from weft._base import lazy
 from weft.autodiff.custom_vjp import custom_vjp
 from weft.autodiff.derivatives import vjp as vjp_of
 from weft.core import avals as avals_module
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from weft.core.shardings import IndivisibleError, NamedSharding
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from weft.core.sharding.shardings import IndivisibleError, NamedSharding
 from weft.core.tangents import tangent_aval
 from weft.dispatch.calls import jit as jit_module
 from weft.dispatch.calls import struct

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import dtypes, runtime
-from weft.core.jaxpr import Jaxpr, JaxprEqn, subjaxprs
+from weft.core.programs.jaxpr import Jaxpr, JaxprEqn, subjaxprs
 from weft.effects import foreign_calls
 from weft.effects.foreign_calls import ARRAY, DICTIONARY, STRING, Attribute
 from weft.operations.tokens import TOKEN

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtypes
-from weft.core import source_info
-from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
+from weft.core.programs.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
+from weft.core.tracing import source_info
 from weft.dispatch.programs.lowered_shardings import LoweredShardings
 from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo import shardy, types

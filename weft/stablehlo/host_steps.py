@@ -20,11 +20,11 @@ import numpy as np
 from weft import dtypes, runtime
 from weft.compiler import expansions
 from weft.core import avals, kinds
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects, subjaxprs
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, joined_effects, subjaxprs
 from weft.dispatch.calls import signature
 from weft.dispatch.programs import device_programs
-from weft.operations import index
+from weft.operations.data_movement import index
 from weft.stablehlo import decompositions, module
 
 # Their programs rotate one pair of columns after the other, 16 times all pairs: a device would need minutes where

@@ -1,8 +1,9 @@
-"""Vector math over tensors: what ``codegen.lanes`` is for registers, so that one expression makes both.
+"""Vector math over tensors: what ``codegen.arithmetic.lanes`` is for registers, so that one expression makes both.
 
-``T`` has the operators of ``codegen.lanes.V``; where that writes an instruction on W lanes, this writes an operation on
-a whole tensor. StableHLO has no fused multiply-add: in float32 it is computed in float64, in float64 by error-free
-products and sums (Dekker, Knuth), except in polynomials and for results of fewer bits, where a rounded product does.
+``T`` has the operators of ``codegen.arithmetic.lanes.V``; where that writes an instruction on W lanes, this writes an
+operation on a whole tensor. StableHLO has no fused multiply-add: in float32 it is computed in float64, in float64 by
+error-free products and sums (Dekker, Knuth), except in polynomials and for results of fewer bits, where a rounded
+product does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.codegen import features
+from weft import codegen  # noqa: F401 - the package is entered whole
+from weft.codegen.arithmetic import features
 from weft.stablehlo import types
 from weft.stablehlo.text import Tensor, Text
 
@@ -24,7 +26,7 @@ SPLIT = 134217729.0  # 2**27 + 1: halves of a float64 (Dekker 1971)
 
 
 class Processor:
-    """The ``codegen.features.Features`` of a machine that is not known."""
+    """The ``codegen.arithmetic.features.Features`` of a machine that is not known."""
 
     keeps_sums = False  # XLA makes x of (x + c) - c (seen in jaxlib 0.10.2)
     scalar = False
@@ -57,7 +59,7 @@ class TensorLanes:
 
 
 class T:
-    """A tensor with the operators of ``codegen.lanes.V``."""
+    """A tensor with the operators of ``codegen.arithmetic.lanes.V``."""
 
     __slots__ = ("element", "lanes", "value")
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.compiler import expansions
-from weft.core.jaxpr import JaxprEqn
+from weft.core.programs.jaxpr import JaxprEqn
 from weft.runtime import ShapedArray
 from weft.stablehlo import decompositions, products, types
 from weft.stablehlo.text import Tensor, Text, Type

@@ -14,10 +14,10 @@ import numpy as np
 
 from weft._base import lazy
 from weft.compiler import expansions
-from weft.compiler.lower_prng_keys import has_keys, lower_prng_keys
+from weft.compiler.passes.lower_prng_keys import has_keys, lower_prng_keys
 from weft.control.branches import platform_branch
 from weft.core import kinds
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, jaxprs_in_params
+from weft.core.programs.jaxpr import ClosedJaxpr, JaxprEqn, jaxprs_in_params
 from weft.core.ref_types import uses_refs
 from weft.dispatch.programs.lowered_shardings import LoweredShardings
 from weft.effects import user_primitives

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.compiler import expansions
 from weft.core.index_maps import CONSTANT, IndexMap
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.core.programs.jaxpr import ClosedJaxpr, JaxprEqn
 from weft.stablehlo import types
 from weft.stablehlo.text import Tensor, Text
 from weft.stablehlo.unknown_sizes import open_equations

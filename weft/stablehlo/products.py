@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.core.jaxpr import JaxprEqn
+from weft.core.programs.jaxpr import JaxprEqn
 from weft.operations.contract import contraction_dtype
 from weft.stablehlo import types
 from weft.stablehlo.text import Tensor, Text

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.compiler import expansions
-from weft.core.jaxpr import JaxprEqn
-from weft.operations.elementwise import widened
-from weft.operations.window_selection import identity_of
+from weft.core.programs.jaxpr import JaxprEqn
+from weft.operations.pointwise.elementwise import widened
+from weft.operations.windowed.window_selection import identity_of
 from weft.runtime import ShapedArray
 from weft.stablehlo import types
 from weft.stablehlo.emitter import TensorEmit

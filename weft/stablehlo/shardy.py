@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
-from weft.core.shardings import NamedSharding
+from weft.core.sharding.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
+from weft.core.sharding.shardings import NamedSharding
 
 
 class Meshes:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen import shuffles
-from weft.codegen.features import Native
-from weft.codegen.lanes import FLOAT_BITS, INT_OF, V, literals
+from weft.codegen.arithmetic import shuffles
+from weft.codegen.arithmetic.features import Native
+from weft.codegen.arithmetic.lanes import FLOAT_BITS, INT_OF, V, literals
 from weft.codegen.writer import Writer
 
 

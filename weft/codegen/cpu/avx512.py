@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft.codegen import shuffles
+from weft.codegen.arithmetic import shuffles
+from weft.codegen.arithmetic.lanes import FLOAT_BITS, FLOAT_OF, INT_OF, Lanes, V, literals
 from weft.codegen.cpu.avx2 import Avx2, by_instruction
-from weft.codegen.lanes import FLOAT_BITS, FLOAT_OF, INT_OF, Lanes, V, literals
 
 _CURRENT_ROUNDING = "4"
 _RANGE_MIN, _RANGE_MAX = "4", "5"  # with the sign of the chosen operand

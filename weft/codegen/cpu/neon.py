@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen import shuffles
-from weft.codegen.features import Native
-from weft.codegen.lanes import V, literals
+from weft.codegen.arithmetic import shuffles
+from weft.codegen.arithmetic.features import Native
+from weft.codegen.arithmetic.lanes import V, literals
 
 
 class Neon(Native[V]):

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes
-from weft.codegen import indexed, instances
-from weft.codegen.frame import Frame
 from weft.codegen.gpu import threads
-from weft.codegen.instances import Instance, Position
-from weft.codegen.memory_words import whole
+from weft.codegen.memory_access import indexed
+from weft.codegen.memory_access.memory_words import whole
+from weft.codegen.nests import instances
+from weft.codegen.nests.frame import Frame
+from weft.codegen.nests.instances import Instance, Position
 from weft.loops import elements, ir
 
 _OPERATIONS = {"sum": "add", "max": "max", "min": "min"}

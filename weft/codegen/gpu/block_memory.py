@@ -9,7 +9,7 @@ import numpy as np
 from weft._base.target import Target
 from weft.codegen.cpu import families
 from weft.codegen.gpu import starts, threads
-from weft.loops.resident import Offset, Place, Resident
+from weft.loops.gpu.resident import Offset, Place, Resident
 
 
 class BlockMemory:

@@ -15,20 +15,21 @@ import numpy as np
 
 from weft._base.target import Target
 from weft._base.target_model import WARP
-from weft.codegen import reduce_tree
-from weft.codegen.emitter import Emitter, Value
+from weft.codegen.arithmetic.emitter import Emitter, Value
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import LOADS, STORES
 from weft.codegen.gpu.row_parts import RowParts, Spot
 from weft.codegen.gpu.teams import TeamWriter
-from weft.codegen.groups import Groups
-from weft.codegen.instances import Instance, Position
-from weft.codegen.lanes import V
-from weft.codegen.memory_words import whole
-from weft.codegen.reduce_tree import Accumulators
+from weft.codegen.memory_access.memory_words import whole
+from weft.codegen.nests import reduce_tree
+from weft.codegen.nests.groups import Groups
+from weft.codegen.nests.instances import Instance, Position
+from weft.codegen.nests.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
-from weft.loops import elements, grid, ir
-from weft.loops.grid import RESULT, SLOT
+from weft.loops import elements, ir
+from weft.loops.gpu import grid
+from weft.loops.gpu.grid import RESULT, SLOT
 from weft.loops.reduction_tree import BLOCK_LANES
 
 Elements = list[tuple[Instance, Position]]  # of a thread: a value, and where its first element is

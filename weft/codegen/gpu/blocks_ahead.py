@@ -14,8 +14,8 @@ from typing import Any
 from weft._base.record import NamedTuple
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.block_memory import BlockMemory
-from weft.loops.grid import ALIGNED
-from weft.loops.resident import Ahead, Repeat
+from weft.loops.gpu.grid import ALIGNED
+from weft.loops.gpu.resident import Ahead, Repeat
 
 
 class BlocksAhead:

@@ -12,13 +12,13 @@ import numpy as np
 
 from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS
-from weft.codegen import reduce_tree
-from weft.codegen.emitter import Emitter
+from weft.codegen.arithmetic.emitter import Emitter
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import STORES
 from weft.codegen.gpu.teams import TeamWriter
-from weft.codegen.instances import Position
-from weft.codegen.reduce_tree import Accumulators
+from weft.codegen.nests import reduce_tree
+from weft.codegen.nests.instances import Position
+from weft.codegen.nests.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
 from weft.loops import ir
 from weft.loops.reduction_tree import BLOCK_ROWS, GROUP_BLOCKS

@@ -12,17 +12,18 @@ import numpy as np
 
 from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS, WARP
-from weft.codegen import reduce_tree
-from weft.codegen.emitter import Emitter, Value
+from weft.codegen.arithmetic.emitter import Emitter, Value
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.teams import TeamWriter
-from weft.codegen.instances import Position
-from weft.codegen.lanes import V
-from weft.codegen.memory import Memory
-from weft.codegen.memory_words import whole
-from weft.codegen.reduce_tree import Accumulators
+from weft.codegen.memory_access.memory import Memory
+from weft.codegen.memory_access.memory_words import whole
+from weft.codegen.nests import reduce_tree
+from weft.codegen.nests.instances import Position
+from weft.codegen.nests.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
-from weft.loops import grid, ir
+from weft.loops import ir
+from weft.loops.gpu import grid
 from weft.loops.reduction_tree import BLOCK_LANES, GROUP_BLOCKS
 
 

@@ -9,13 +9,13 @@ are shuffles.
 from __future__ import annotations
 
 from weft._base.target import Target
-from weft.codegen.emitter import Value
+from weft.codegen.arithmetic.emitter import Value
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.products import ProductWriter
-from weft.codegen.lanes import V
 from weft.codegen.writer import Writer
-from weft.loops.grid_products import Product, chains
-from weft.loops.resident import HELD_THREADS, Held
+from weft.loops.gpu.grid_products import Product, chains
+from weft.loops.gpu.resident import HELD_THREADS, Held
 
 
 class HeldProductWriter(ProductWriter):

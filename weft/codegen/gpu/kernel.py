@@ -2,8 +2,8 @@
 
     define ptx_kernel void @points(ptr addrspace(1) %o0, ..., ptr addrspace(1) %scratch, i64 %w0, ...)
 
-Parameters: the address of each operand, that of working memory, then the words of the nest and of ``loops.grid``, and a
-guard: the address of an int32, and two numbers between which it lies if the kernel is to do anything; 0: it is.
+Parameters: the address of each operand, that of working memory, then the words of the nest and of ``loops.gpu.grid``,
+and a guard: the address of an int32, and two numbers between which it lies if the kernel is to do anything; 0: it is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from weft.codegen.gpu.tile_products import TileProductWriter
 from weft.codegen.gpu.tiles import TileWriter
 from weft.codegen.gpu.vector_products import VectorWriter
 from weft.codegen.writer import Writer
-from weft.loops import grid, grid_products, grid_sorts, grid_starts, ir, resident, routine
+from weft.loops import ir
+from weft.loops.gpu import grid, grid_products, grid_sorts, grid_starts, resident
+from weft.loops.routines import routine
 
 GUARD = [
     "%open = icmp eq ptr addrspace(1) %guard, null",

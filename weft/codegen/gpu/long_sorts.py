@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from weft._base.target_model import GPU_THREADS, WARP
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.sorts import KEPT_TILES, N_PASSES, N_TILES, POSITIONS, TILES, TOTALS, WORDS, SortWriter
-from weft.loops import grid_sorts
-from weft.loops.grid_sorts import DIGITS, ITEMS, NEAR, TILE, WARPS
+from weft.loops.gpu import grid_sorts
+from weft.loops.gpu.grid_sorts import DIGITS, ITEMS, NEAR, TILE, WARPS
 
 
 class LongSortWriter(SortWriter):

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from weft._base.target import Target
+from weft.codegen.arithmetic.lanes import Lanes
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import scalar_of
-from weft.codegen.lane_routines import LaneScope, LaneWriter
-from weft.codegen.lanes import Lanes
-from weft.codegen.memory import Memory
-from weft.codegen.pieces import Array
-from weft.codegen.routines import RoutineWriter
+from weft.codegen.memory_access.memory import Memory
+from weft.codegen.routines.lane_routines import LaneScope, LaneWriter
+from weft.codegen.routines.pieces import Array
+from weft.codegen.routines.routine_writer import RoutineWriter
 from weft.codegen.writer import Writer
-from weft.loops import ir, routine
+from weft.loops import ir
+from weft.loops.routines import routine
 
 ENTRY = "loop"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from weft.codegen.features import Native
-from weft.codegen.lanes import V, literals
+from weft.codegen.arithmetic.features import Native
+from weft.codegen.arithmetic.lanes import V, literals
 
 
 class Gpu(Native[V]):

@@ -9,16 +9,18 @@ in a register from update to update; what several updates read is loaded at once
 from __future__ import annotations
 
 from weft._base.target_model import GPU_AT_ONCE
-from weft.codegen import indexed, instances, runs
-from weft.codegen.columns import ColumnWriter
-from weft.codegen.emitter import Value
+from weft.codegen.arithmetic.emitter import Value
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import LOADS, PointWriter
-from weft.codegen.instances import Instance, Position
-from weft.codegen.lanes import V
-from weft.codegen.memory_words import whole
-from weft.loops import elements, grid, ir
-from weft.loops.cpu_space import IN_REGISTERS
+from weft.codegen.memory_access import indexed
+from weft.codegen.memory_access.memory_words import whole
+from weft.codegen.nests import instances, runs
+from weft.codegen.nests.columns import ColumnWriter
+from weft.codegen.nests.instances import Instance, Position
+from weft.loops import elements, ir
+from weft.loops.gpu import grid
+from weft.loops.schedules.cpu_space import IN_REGISTERS
 
 UNBOUNDED = 1 << 40  # updates: more than there can be
 

@@ -12,18 +12,20 @@ import numpy as np
 
 from weft._base.target import Target
 from weft._base.target_model import GPU_AT_ONCE, GPU_THREADS
-from weft.codegen import instances, reduce_tree
-from weft.codegen.columns import ColumnWriter
-from weft.codegen.emitter import Value
+from weft.codegen.arithmetic.emitter import Value
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.gpu import atomics, threads
-from weft.codegen.instances import Instance, Position
-from weft.codegen.lanes import V
-from weft.codegen.memory import Mask, Memory
-from weft.codegen.memory_words import whole
-from weft.codegen.nest import NestWriter
+from weft.codegen.memory_access.memory import Mask, Memory
+from weft.codegen.memory_access.memory_words import whole
+from weft.codegen.nests import instances, reduce_tree
+from weft.codegen.nests.columns import ColumnWriter
+from weft.codegen.nests.instances import Instance, Position
+from weft.codegen.nests.nest import NestWriter
 from weft.codegen.writer import Carried, Writer
-from weft.loops import elements, grid, ir, peeled_regions
-from weft.loops.decisions import Schedule
+from weft.loops import elements, ir
+from weft.loops.gpu import grid
+from weft.loops.schedules import peeled_regions
+from weft.loops.schedules.decisions import Schedule
 
 WIDTH = grid.PER_THREAD
 LOADS = (ir.Load, ir.RowLoad, ir.Param, ir.IndexOf)  # they need no value

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from functools import partial
 
 from weft._base.target import Target
-from weft.codegen import instances, reduce_tree
-from weft.codegen.emitter import Emitter, Value
+from weft.codegen.arithmetic.emitter import Emitter, Value
+from weft.codegen.arithmetic.lanes import Lanes
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import PointWriter
-from weft.codegen.instances import Instance, Position
-from weft.codegen.lanes import Lanes
-from weft.codegen.memory import Memory
+from weft.codegen.memory_access.memory import Memory
+from weft.codegen.nests import instances, reduce_tree
+from weft.codegen.nests.instances import Instance, Position
 from weft.codegen.writer import Writer
 from weft.loops import ir
-from weft.loops.grid_products import OPERANDS, Epilogue
+from weft.loops.gpu.grid_products import OPERANDS, Epilogue
 
 
 class EpilogueWriter(PointWriter):

@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from weft._base.record import NamedTuple
 from weft._base.target import Target
 from weft._base.target_model import GPU_AT_ONCE
+from weft.codegen.arithmetic.emitter import Emitter, Value
+from weft.codegen.arithmetic.lanes import Lanes, V
 from weft.codegen.cpu import families
-from weft.codegen.emitter import Emitter, Value
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.product_epilogues import EpilogueWriter
-from weft.codegen.lanes import Lanes, V
-from weft.codegen.memory import Memory
-from weft.codegen.memory_words import whole
+from weft.codegen.memory_access.memory import Memory
+from weft.codegen.memory_access.memory_words import whole
 from weft.codegen.writer import Writer
-from weft.loops import costs, elements
-from weft.loops.grid_products import Product, Tile, n_words
+from weft.loops import elements
+from weft.loops.gpu.grid_products import Product, Tile, n_words
+from weft.loops.schedules import costs
 
 # Rows of tiles that are computed together, so that blocks of one time share rows and columns in a cache. An estimate.
 GROUP = 8

@@ -18,7 +18,7 @@ from weft.codegen.gpu import threads
 from weft.codegen.gpu.block_memory import BlockMemory
 from weft.codegen.gpu.blocks_ahead import BlocksAhead
 from weft.codegen.writer import Writer
-from weft.loops.resident import Call, Carry, Cell, Choose, Copy, Fill, Offset, Repeat, Resident, Row
+from weft.loops.gpu.resident import Call, Carry, Cell, Choose, Copy, Fill, Offset, Repeat, Resident, Row
 
 BARRIER = "@llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
 SOME = "llvm.nvvm.barrier.cta.sync.aligned.count"

@@ -13,14 +13,15 @@ import numpy as np
 from weft._base.record import Record
 from weft._base.target import Target
 from weft._base.target_model import GPU_HELD, WARP
-from weft.codegen import reduce_tree
-from weft.codegen.emitter import Emitter, Value
+from weft.codegen.arithmetic.emitter import Emitter, Value
+from weft.codegen.arithmetic.lanes import Lanes
 from weft.codegen.gpu import threads
-from weft.codegen.lanes import Lanes
-from weft.codegen.memory import Memory
-from weft.codegen.memory_words import whole
+from weft.codegen.memory_access.memory import Memory
+from weft.codegen.memory_access.memory_words import whole
+from weft.codegen.nests import reduce_tree
 from weft.codegen.writer import Carried, Writer
-from weft.loops import elements, grid
+from weft.loops import elements
+from weft.loops.gpu import grid
 
 
 class Spot(Record):

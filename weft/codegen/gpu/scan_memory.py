@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft._base.target import Target
-from weft.codegen import reduce_tree
-from weft.codegen.emitter import Emitter, Value
+from weft.codegen.arithmetic.emitter import Emitter, Value
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import PointWriter
-from weft.codegen.memory import Memory
-from weft.codegen.memory_words import whole
-from weft.codegen.reduce_tree import Accumulators
-from weft.loops import elements, grid, ir
+from weft.codegen.memory_access.memory import Memory
+from weft.codegen.memory_access.memory_words import whole
+from weft.codegen.nests import reduce_tree
+from weft.codegen.nests.reduce_tree import Accumulators
+from weft.loops import elements, ir
+from weft.loops.gpu import grid
 from weft.loops.reduction_tree import RUN
 
 RUNS = grid.SCAN_THREADS  # of a block: each thread has one

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from weft.codegen import instances, reduce_tree, scans
-from weft.codegen.emitter import Value
+from weft.codegen.arithmetic.emitter import Value
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import LOADS
 from weft.codegen.gpu.scan_memory import RUNS, SHIFT, ScanMemory
-from weft.codegen.instances import Instance, Position
-from weft.codegen.lanes import V
-from weft.codegen.reduce_tree import Accumulators
+from weft.codegen.nests import instances, reduce_tree, scans
+from weft.codegen.nests.instances import Instance, Position
+from weft.codegen.nests.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
-from weft.loops import elements, grid, ir, routine
+from weft.loops import elements, ir
+from weft.loops.gpu import grid
 from weft.loops.reduction_tree import BLOCK_LANES, GROUP_BLOCKS, RUN
+from weft.loops.routines import routine
 
 GROUP_SHIFT = GROUP_BLOCKS.bit_length() - 1
 BLOCKS, GROUPS, FIRSTS, OWN, NEXT = map(str, range(grid.SCAN_STATES))  # what is before a block, its own, and after it

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft._base.target_model import GPU_THREADS, WARP
-from weft.codegen import instances, reduce_tree
-from weft.codegen.emitter import Emitter, Value
+from weft.codegen.arithmetic.emitter import Emitter, Value
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import STORES
 from weft.codegen.gpu.teams import TeamWriter
-from weft.codegen.instances import Instance, Position
-from weft.codegen.lanes import V
+from weft.codegen.nests import instances, reduce_tree
+from weft.codegen.nests.instances import Instance, Position
 from weft.codegen.writer import Writer
 from weft.loops import ir
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from weft._base.target_model import GPU_THREADS, WARP
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.sorts import N_TOGETHER, TOGETHER, SortWriter
-from weft.loops import grid_sorts
-from weft.loops.grid_sorts import DIGITS, NEAR, WARPS
+from weft.loops.gpu import grid_sorts
+from weft.loops.gpu.grid_sorts import DIGITS, NEAR, WARPS
 
 ENTRIES = ("ranks", "row_sort")
 AT_ONCE = 4  # elements that are compared in a turn of a loop: an estimate

@@ -13,7 +13,7 @@ from weft.codegen.cpu import families
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.sort_words import ordered
 from weft.codegen.writer import Writer
-from weft.loops.grid_sorts import COUNTERS, DIGITS, WARPS, Sorting
+from weft.loops.gpu.grid_sorts import COUNTERS, DIGITS, WARPS, Sorting
 
 BITS = 8
 SHIFT = WARP.bit_length() - 1

@@ -1,4 +1,4 @@
-"""Writes what finds run-time offsets on a GPU: starts are clamped, and their bytes added (``loops.grid_starts``)."""
+"""Writes what finds run-time offsets on a GPU: starts are clamped, their bytes added (``loops.gpu.grid_starts``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft._base.target import Target
 from weft.codegen.cpu import families
 from weft.codegen.gpu import threads
 from weft.codegen.writer import Writer
-from weft.loops.grid_starts import Moved, Starts
+from weft.loops.gpu.grid_starts import Moved, Starts
 
 Term = tuple[str, np.dtype, str, str]  # where a start is, its type, the most that it may be, its stride
 

@@ -11,16 +11,17 @@ from collections.abc import Callable, Sequence
 
 from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS, WARP
-from weft.codegen import instances, reduce_tree
-from weft.codegen.emitter import Emitter, Value
+from weft.codegen.arithmetic.emitter import Emitter, Value
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import LOADS, STORES, PointWriter
-from weft.codegen.groups import Combine, Groups
-from weft.codegen.instances import Instance, Position
-from weft.codegen.memory_words import whole
-from weft.codegen.reduce_tree import Accumulators
+from weft.codegen.memory_access.memory_words import whole
+from weft.codegen.nests import instances, reduce_tree
+from weft.codegen.nests.groups import Combine, Groups
+from weft.codegen.nests.instances import Instance, Position
+from weft.codegen.nests.reduce_tree import Accumulators
 from weft.codegen.writer import Writer
-from weft.loops import grid, ir
+from weft.loops import ir
+from weft.loops.gpu import grid
 from weft.loops.reduction_tree import BLOCK_LANES
 
 

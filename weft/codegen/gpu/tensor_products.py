@@ -16,7 +16,7 @@ from weft.codegen.gpu import threads
 from weft.codegen.gpu.tensor_tiles import FRAGMENT, TensorTiles
 from weft.codegen.writer import Writer
 from weft.loops import elements
-from weft.loops.grid_products import LARGE, SMALL, STAGES, Product, n_words
+from weft.loops.gpu.grid_products import LARGE, SMALL, STAGES, Product, n_words
 
 FLOATS = "{float, float, float, float}"
 _KINDS = {"E": "m16n8k16.row.col.bf16", "e": "m16n8k16.row.col.f32.f32", "f": "m16n8k8.row.col.tf32"}

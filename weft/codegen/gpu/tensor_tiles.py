@@ -14,7 +14,7 @@ from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.products import ProductWriter
-from weft.loops.grid_products import ALIGNED, STEP, Product, Tile
+from weft.loops.gpu.grid_products import ALIGNED, STEP, Product, Tile
 
 WORDS = "{i32, i32, i32, i32}"
 FRAGMENT = 16  # rows or columns of a fragment

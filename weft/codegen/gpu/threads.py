@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.codegen.emitter import Value
-from weft.codegen.lanes import BYTES, V
+from weft.codegen.arithmetic.emitter import Value
+from weft.codegen.arithmetic.lanes import BYTES, V
 from weft.codegen.writer import Writer
 
 _REGISTERS = "llvm.nvvm.read.ptx.sreg."

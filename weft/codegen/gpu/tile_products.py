@@ -15,9 +15,9 @@ from weft._base.target import Target
 from weft._base.target_model import GPU_THREADS
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.products import ProductWriter
-from weft.codegen.memory_words import whole
+from weft.codegen.memory_access.memory_words import whole
 from weft.codegen.writer import Writer
-from weft.loops.grid_products import CHAIN, DEPTH, PAD, PLAIN_LARGE, PLAIN_SMALL, Product, stage_words
+from weft.loops.gpu.grid_products import CHAIN, DEPTH, PAD, PLAIN_LARGE, PLAIN_SMALL, Product, stage_words
 
 SIDE = 16  # threads of a block, each way
 VECTOR = 4  # elements of a fragment that lie side by side

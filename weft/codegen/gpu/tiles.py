@@ -10,14 +10,15 @@ from collections.abc import Callable, Sequence
 
 from weft._base.target import Target
 from weft._base.target_model import GPU_AT_ONCE, GPU_THREADS
-from weft.codegen import instances
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.points import PointWriter
-from weft.codegen.instances import Instance, Position
-from weft.codegen.memory import Memory
-from weft.codegen.memory_words import whole
+from weft.codegen.memory_access.memory import Memory
+from weft.codegen.memory_access.memory_words import whole
+from weft.codegen.nests import instances
+from weft.codegen.nests.instances import Instance, Position
 from weft.codegen.writer import Writer
-from weft.loops import grid, ir
+from weft.loops import ir
+from weft.loops.gpu import grid
 
 SIDE = grid.TILE  # elements of a side of a tile
 STEP = GPU_THREADS // SIDE  # rows of a tile that threads take at once

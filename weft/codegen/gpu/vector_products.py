@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft._base.target_model import GPU_AT_ONCE, GPU_THREADS
-from weft.codegen.emitter import Value
+from weft.codegen.arithmetic.emitter import Value
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.gpu import threads
 from weft.codegen.gpu.products import ProductWriter
-from weft.codegen.lanes import V
 from weft.codegen.writer import Writer
-from weft.loops.grid_products import CHAIN, chains
+from weft.loops.gpu.grid_products import CHAIN, chains
 
 
 class VectorWriter(ProductWriter):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen.features import Sharing
-from weft.codegen.lanes import V
+from weft.codegen.arithmetic.features import Sharing
+from weft.codegen.arithmetic.lanes import V
 
 LARGEST = 3.4028234663852886e38
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from weft.codegen.features import Sharing
-from weft.codegen.lanes import V
+from weft.codegen.arithmetic.features import Sharing
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
 from weft.codegen.vector_math.coefficients import (
     ERF_EXPONENT,

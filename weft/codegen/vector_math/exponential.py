@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from weft.codegen.features import Sharing
-from weft.codegen.lanes import V
+from weft.codegen.arithmetic.features import Sharing
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.vector_math import pairs
 from weft.codegen.vector_math.coefficients import EXP_F64, EXP_LITE, EXPM1_F64, LOG_F64, LOG_LITE
 

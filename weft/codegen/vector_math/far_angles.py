@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import struct
 
-from weft.codegen.integers import leading_zeros
-from weft.codegen.lanes import Lanes, V
+from weft.codegen.arithmetic.integers import leading_zeros
+from weft.codegen.arithmetic.lanes import Lanes, V
 
 PI_HALF_HIGH, PI_HALF_LOW = 1.5707963267948966, 6.123233995736766e-17
 BITS = 1155  # bits of 2 / pi; only the largest float64 need the last ones

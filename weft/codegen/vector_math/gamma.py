@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from weft.codegen.features import Sharing
-from weft.codegen.lanes import V
+from weft.codegen.arithmetic.features import Sharing
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.vector_math.exponential import log_f64, log_lite
 from weft.codegen.vector_math.gamma_coefficients import (
     COSPI_F64,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from weft.codegen.features import Sharing
-from weft.codegen.lanes import V
+from weft.codegen.arithmetic.features import Sharing
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
 from weft.codegen.vector_math.coefficients import R_COTH_F64, SINH_F64
 from weft.codegen.vector_math.exponential import LN2, log1p_sum_f64

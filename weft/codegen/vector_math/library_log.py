@@ -11,7 +11,7 @@ import functools
 import math
 import struct
 
-from weft.codegen.lanes import V
+from weft.codegen.arithmetic.lanes import V
 
 # The inverse of each c, in units of its last place from the inverse of the middle of its interval.
 MOVED = (

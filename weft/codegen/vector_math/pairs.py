@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.codegen.lanes import V
+from weft.codegen.arithmetic.lanes import V
 
 Pair = tuple[V, V]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from weft.codegen.lanes import V
+from weft.codegen.arithmetic.lanes import V
 
 BIAS = 127
 

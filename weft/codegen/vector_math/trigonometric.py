@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import math
 
-from weft.codegen import cold
-from weft.codegen.features import Sharing
-from weft.codegen.lanes import V
+from weft.codegen.arithmetic import cold
+from weft.codegen.arithmetic.features import Sharing
+from weft.codegen.arithmetic.lanes import V
 from weft.codegen.vector_math import far_angles, pairs, piecewise
 from weft.codegen.vector_math.coefficients import (
     ASIN_F64,

@@ -13,10 +13,10 @@ from typing import Any
 
 from weft import config, runtime
 from weft._base import lazy
-from weft.core import source_info
-from weft.core.cache_keys import TraceKey
-from weft.core.jaxpr import ClosedJaxpr
-from weft.core.weak_table import WeakTable
+from weft.core.caches.cache_keys import TraceKey
+from weft.core.caches.weak_table import WeakTable
+from weft.core.programs.jaxpr import ClosedJaxpr
+from weft.core.tracing import source_info
 from weft.dispatch.calls import signature
 from weft.dispatch.calls.miss_causes import Cause
 from weft.dispatch.programs import trace_cache

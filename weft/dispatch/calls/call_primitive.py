@@ -13,14 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.autodiff import jvp, linearize, transpose
-from weft.core import eval as eval_module
-from weft.core import kinds, printer, source_info
+from weft.core import kinds
 from weft.core.effects import Effects
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
+from weft.core.programs import eval as eval_module
+from weft.core.programs import printer
+from weft.core.programs.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from weft.core.ref_types import ProgramPrimitive, is_ref
 from weft.core.tangents import Zero, is_undefined
-from weft.core.trace import EvalTrace, current
-from weft.core.tracer import Tracer
+from weft.core.tracing import source_info
+from weft.core.tracing.trace import EvalTrace, current
+from weft.core.tracing.tracer import Tracer
 
 jit_p = ProgramPrimitive(
     "jit", kinds.Higher(inline=lambda params: params["jaxpr"]), multiple_results=True, memoize=False

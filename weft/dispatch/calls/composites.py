@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import errors, runtime
-from weft.core import kinds, tracebacks
-from weft.core.jaxpr import DebugInfo
+from weft.core import kinds
+from weft.core.programs.jaxpr import DebugInfo
 from weft.core.ref_types import ProgramPrimitive
-from weft.core.trace import trace_to_jaxpr
-from weft.core.tracer import Tracer
+from weft.core.tracing import tracebacks
+from weft.core.tracing.trace import trace_to_jaxpr
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names
 
 composite_p = ProgramPrimitive(

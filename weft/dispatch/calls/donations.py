@@ -71,6 +71,6 @@ def check_used(trace: Any, donated: Sequence[bool], compiled: Any) -> None:
     if not hasattr(program, "forms"):
         raise NotImplementedError("[jit] donate='require' on another device than the CPU: its plugin decides that")
     hidden = ["a constant"] * (len(program.in_avals) - len(compiled.kept))
-    lazy.submodule("weft.compiler.requirements").check_donations(
+    lazy.submodule("weft.compiler.plans.requirements").check_donations(
         program, [*hidden, *[names[leaf] for leaf in compiled.kept]]
     )

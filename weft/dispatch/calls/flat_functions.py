@@ -10,9 +10,9 @@ import numpy as np
 from weft import dtypes, runtime
 from weft.autodiff.jvp import JVPTrace
 from weft.core import avals
-from weft.core import trace as tracing
 from weft.core.ref_types import AbstractRef
-from weft.core.tracer import Tracer
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import signature
 
 

@@ -21,15 +21,17 @@ import numpy as np
 from weft import config, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import check_scopes, sizes, source_info, tracebacks
-from weft.core import trace as tracing
-from weft.core.cache_keys import TraceKey, trace_key
-from weft.core.jaxpr import DebugInfo
+from weft.core.caches.cache_keys import TraceKey, trace_key
+from weft.core.caches.store import TRACES
+from weft.core.caches.weak_table import WeakTable
 from weft.core.primitive import Primitive
+from weft.core.programs import check_scopes
+from weft.core.programs.jaxpr import DebugInfo
 from weft.core.ref_types import uses_refs
-from weft.core.sized_programs import Sized
-from weft.core.store import TRACES
-from weft.core.weak_table import WeakTable
+from weft.core.symbolic import sizes
+from weft.core.symbolic.sized_programs import Sized
+from weft.core.tracing import source_info, tracebacks
+from weft.core.tracing import trace as tracing
 from weft.dispatch import devices
 from weft.dispatch.calls import call_primitive, policies, replay, signature
 from weft.dispatch.calls.function_names import function_name, source_of

@@ -6,7 +6,7 @@ A traced program shows each as one call, ``jit[name=dynamic_index_in_dim ...]``;
 from __future__ import annotations
 
 from weft.dispatch.calls import jit as jit_module
-from weft.operations import index
+from weft.operations.data_movement import index
 
 dynamic_index_in_dim = jit_module.jit(
     index.dynamic_index_in_dim, static_argnames=("axis", "keepdims", "allow_negative_indices")

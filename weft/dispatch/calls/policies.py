@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from weft import config
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import trace as tracing
 from weft.core.ref_types import uses_refs
-from weft.core.sized_programs import Sized
-from weft.core.tracer import Tracer
+from weft.core.symbolic.sized_programs import Sized
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import sized_calls
 from weft.dispatch.devices import transfers
 from weft.dispatch.programs import executables, trace_cache

@@ -15,10 +15,10 @@ import numpy as np
 
 from weft import config, runtime
 from weft._base import lazy
-from weft.core import process_grids
-from weft.core.jaxpr import ClosedJaxpr
-from weft.core.shardings import NamedSharding, PartitionSpec, Sharding
-from weft.core.store import PROGRAMS
+from weft.core.caches.store import PROGRAMS
+from weft.core.programs.jaxpr import ClosedJaxpr
+from weft.core.sharding import process_grids
+from weft.core.sharding.shardings import NamedSharding, PartitionSpec, Sharding
 from weft.dispatch import devices
 from weft.dispatch.calls import sharded_calls
 from weft.dispatch.programs import constants, executables

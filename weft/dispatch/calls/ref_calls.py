@@ -11,7 +11,7 @@ from typing import Any
 
 from weft import runtime
 from weft.core import ref_types
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr
 from weft.core.ref_types import is_ref
 from weft.dispatch.calls import signature
 from weft.dispatch.calls.function_names import source_of

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtypes, runtime
-from weft.core import source_info
-from weft.core.budget import BUDGET
-from weft.core.jaxpr import JaxprEqn, Literal, jaxprs_in_params
-from weft.core.store import TRACES, Entry
-from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
+from weft.core.caches.budget import BUDGET
+from weft.core.caches.store import TRACES, Entry
+from weft.core.programs.jaxpr import JaxprEqn, Literal, jaxprs_in_params
+from weft.core.tracing import source_info
+from weft.core.tracing.trace import DynamicJaxprTrace, DynamicJaxprTracer
 from weft.dispatch.calls import policies
 from weft.dispatch.programs import trace_cache
 

@@ -18,8 +18,8 @@ import numpy as np
 from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var, subjaxprs
-from weft.core.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var, subjaxprs
+from weft.core.sharding.shardings import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 from weft.dispatch import devices
 from weft.dispatch.calls import jit_calls, signature
 from weft.dispatch.calls.function_names import function_name

@@ -18,8 +18,9 @@ import numpy as np
 
 from weft import config, dtypes, runtime, tree_util
 from weft._base.record import NamedTuple
-from weft.core import avals, trace
+from weft.core import avals
 from weft.core.ref_types import is_ref
+from weft.core.tracing import trace
 from weft.dispatch.calls import struct
 
 Static = tuple[int | str, Any]  # position or keyword, value

@@ -1,9 +1,10 @@
 """Calls of weft's own functions with arrays of other sizes than before: answered without a trace and the compiler.
 
 A function of weft's own is traced with symbols for the extents of its operands, and for whole numbers of 16 and more
-among its static arguments (``core.sizes``). What it asks of them are guards of its program, as what the compiler asks.
-Calls are divided into classes by all else that can be seen of their arguments (``sized_programs.size_class``). The
-first call of a class is traced and compiled; the compiler's ``Family`` makes the programs for other sizes from it.
+among its static arguments (``core.symbolic.sizes``). What it asks of them are guards of its program, as what the
+compiler asks. Calls are divided into classes by all else that can be seen of their arguments
+(``sized_programs.size_class``). The first call of a class is traced and compiled; the compiler's ``Family`` makes the
+programs for other sizes from it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from weft import config, dtypes, errors, runtime
 from weft._base.record import NamedTuple
-from weft.core import sized_programs, sizes
-from weft.core.store import PROGRAMS, TRACES, Entry
+from weft.core.caches.store import PROGRAMS, TRACES, Entry
+from weft.core.symbolic import sized_programs, sizes
 from weft.dispatch import devices
 from weft.dispatch.programs import executables, trace_cache
 

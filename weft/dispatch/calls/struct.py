@@ -13,9 +13,9 @@ from typing import Any
 
 from weft import dtypes, runtime
 from weft.core import avals
-from weft.core.meshes import chosen_mesh
-from weft.core.partition_specs import PartitionSpec
-from weft.core.shardings import NamedSharding, Sharding
+from weft.core.sharding.meshes import chosen_mesh
+from weft.core.sharding.partition_specs import PartitionSpec
+from weft.core.sharding.shardings import NamedSharding, Sharding
 
 
 def _checked_sharding(value: Any, shape: Sequence[int]) -> Any:

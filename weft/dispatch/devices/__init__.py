@@ -21,9 +21,10 @@ from weft import config, errors, runtime
 from weft._base import forks, lazy
 from weft._base import target as targets
 from weft._base.record import Record
-from weft.core import kinds, source_info
-from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec
-from weft.core.shardings import MEMORY_KINDS, Sharding, SingleDeviceSharding, check_memory
+from weft.core import kinds
+from weft.core.sharding.partition_specs import UNCONSTRAINED, PartitionSpec
+from weft.core.sharding.shardings import MEMORY_KINDS, Sharding, SingleDeviceSharding, check_memory
+from weft.core.tracing import source_info
 from weft.distributed import processes
 
 __all__ = ["UNCONSTRAINED", "PartitionSpec", "Sharding", "SingleDeviceSharding"]
@@ -72,7 +73,7 @@ class Own:
         asked = marks and lazy.submodule("weft.dispatch.programs.in_place").asked(closed.jaxpr)
         program = self.compiler(closed, name=name, donated=donated, anew=anew or asked, **wishes)
         if asked:
-            lazy.submodule("weft.compiler.requirements").check_updates(program)
+            lazy.submodule("weft.compiler.plans.requirements").check_updates(program)
         return program
 
     def place(self, array: Any) -> Any:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import runtime
-from weft.core import explicit
-from weft.core.meshes import get_abstract_mesh
-from weft.core.partition_specs import PartitionSpec
-from weft.core.shardings import NamedSharding, Sharding
-from weft.core.tracer import Tracer
+from weft.core.sharding import explicit
+from weft.core.sharding.meshes import get_abstract_mesh
+from weft.core.sharding.partition_specs import PartitionSpec
+from weft.core.sharding.shardings import NamedSharding, Sharding
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch import devices
 from weft.dispatch.devices import placement, resharding
 

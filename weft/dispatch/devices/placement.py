@@ -15,14 +15,15 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft._base import lazy
-from weft.core import avals, kinds, tracebacks
-from weft.core import trace as tracing
-from weft.core.jaxpr import Jaxpr, subjaxprs
-from weft.core.meshes import chosen_mesh
-from weft.core.partition_specs import PartitionSpec
+from weft.core import avals, kinds
 from weft.core.primitive import ALL, Primitive
-from weft.core.shardings import NamedSharding, Space
-from weft.core.tracer import Tracer
+from weft.core.programs.jaxpr import Jaxpr, subjaxprs
+from weft.core.sharding.meshes import chosen_mesh
+from weft.core.sharding.partition_specs import PartitionSpec
+from weft.core.sharding.shardings import NamedSharding, Space
+from weft.core.tracing import trace as tracing
+from weft.core.tracing import tracebacks
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch import devices
 from weft.dispatch.calls import signature
 from weft.dispatch.devices import transfers

@@ -13,13 +13,14 @@ from typing import Any, cast
 import numpy as np
 
 from weft import config, runtime
-from weft.core import avals, explicit, kinds
-from weft.core import trace as tracing
-from weft.core.meshes import AbstractMesh, AxisType, Mesh, get_abstract_mesh, use_abstract_mesh
-from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
+from weft.core import avals, kinds
 from weft.core.primitive import ALL, Primitive
-from weft.core.shardings import NamedSharding
-from weft.core.tracer import Tracer
+from weft.core.sharding import explicit
+from weft.core.sharding.meshes import AbstractMesh, AxisType, Mesh, get_abstract_mesh, use_abstract_mesh
+from weft.core.sharding.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
+from weft.core.sharding.shardings import NamedSharding
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch import devices
 from weft.dispatch.devices import placement, shardings
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from weft import config, runtime
-from weft.core import avals, explicit, kinds, tracebacks
-from weft.core import trace as tracing
-from weft.core.meshes import (
+from weft.core import avals, kinds
+from weft.core.primitive import ALL, Primitive
+from weft.core.sharding import explicit
+from weft.core.sharding.meshes import (
     EMPTY_MESH,
     AbstractDevice,
     AbstractMesh,
@@ -26,10 +27,11 @@ from weft.core.meshes import (
     get_abstract_mesh,
     use_abstract_mesh,
 )
-from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
-from weft.core.primitive import ALL, Primitive
-from weft.core.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_unique
-from weft.core.tracer import Tracer
+from weft.core.sharding.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
+from weft.core.sharding.shardings import NamedSharding, Sharding, SingleDeviceSharding, check_unique
+from weft.core.tracing import trace as tracing
+from weft.core.tracing import tracebacks
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch import devices
 from weft.dispatch.devices import placement
 from weft.dispatch.devices.shards import (

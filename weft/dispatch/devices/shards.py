@@ -15,8 +15,9 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft._base import lazy
-from weft.core import avals, explicit, process_grids
-from weft.core.shardings import Index, Sharding, SingleDeviceSharding
+from weft.core import avals
+from weft.core.sharding import explicit, process_grids
+from weft.core.sharding.shardings import Index, Sharding, SingleDeviceSharding
 from weft.dispatch import devices
 from weft.dispatch.devices import placement
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from weft import runtime
 from weft.core import effects, kinds
-from weft.core import trace as tracing
-from weft.core.jaxpr import Jaxpr, subjaxprs
 from weft.core.primitive import Primitive
-from weft.core.shardings import Sharding
-from weft.core.tracer import Tracer
+from weft.core.programs.jaxpr import Jaxpr, subjaxprs
+from weft.core.sharding.shardings import Sharding
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.tracer import Tracer
 
 _WIDER = 2.5  # a character is so much higher than wide
 

@@ -15,10 +15,10 @@ from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
-from weft.core import tracebacks
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr
 from weft.core.ref_types import uses_refs
-from weft.core.tracer import Tracer
+from weft.core.tracing import tracebacks
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch import devices
 from weft.dispatch.calls import jit as jit_module
 from weft.dispatch.calls import jit_calls, signature, struct
@@ -317,7 +317,7 @@ class Compiled(Stage):
         NotImplementedError, with the reason, for a program that calls Python, captures keys, or whose arguments are
         containers of your own. See ``weft.load`` for where the file can be used.
         """
-        lazy.submodule("weft.compiler.saving").save(self, path)
+        lazy.submodule("weft.compiler.storage.saving").save(self, path)
 
     def compiled_anew(self) -> Compiled:
         """The same, compiled once more and not shared with equal programs, so that lines and names are its own."""
@@ -333,7 +333,7 @@ class Compiled(Stage):
 
     def saved_trees(self) -> tuple[bytes, bytes] | None:
         """The structures of arguments and result in plain values; None if they have containers of the user's own."""
-        plain_values = lazy.submodule("weft.core.plain_values")
+        plain_values = lazy.submodule("weft.core.caches.plain_values")
         try:
             return plain_values.tree(self.in_tree), plain_values.tree(self.out_tree)
         except plain_values.NotPlainError:

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.core import avals
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from weft.dispatch.calls import call_primitive
 
 

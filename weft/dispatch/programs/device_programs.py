@@ -16,10 +16,10 @@ from typing import Any
 from weft import config, errors, runtime
 from weft._base import lazy
 from weft.core import avals
-from weft.core.cache_keys import disk_key, program_key
-from weft.core.fingerprint import fingerprint
-from weft.core.jaxpr import ClosedJaxpr
-from weft.core.store import PROGRAMS
+from weft.core.caches.cache_keys import disk_key, program_key
+from weft.core.caches.fingerprint import fingerprint
+from weft.core.caches.store import PROGRAMS
+from weft.core.programs.jaxpr import ClosedJaxpr
 from weft.dispatch.calls import signature
 from weft.dispatch.programs import constants
 from weft.dispatch.programs.executables import Runnable
@@ -166,7 +166,7 @@ def lowering_platform(device: Any) -> str:
 def compiled_by_plugin(text: bytes, device: Any) -> Any:
     """What the plugin makes of a module: from the cache on disk, or compiled now and kept there."""
     backend, options = device.client, compile_options(device)
-    disk = lazy.submodule("weft.compiler.disk")
+    disk = lazy.submodule("weft.compiler.storage.disk")
     store = disk.current()
     if store is None:
         return backend.native.compile(text, options, device.number)

@@ -17,12 +17,12 @@ from typing import Any
 from weft import config, errors, runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import trace as tracing
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
+from weft.core.caches.store import Entry
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.ref_types import is_ref, uses_refs
-from weft.core.sized_programs import Sized
-from weft.core.store import Entry
-from weft.core.tracer import Tracer
+from weft.core.symbolic.sized_programs import Sized
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch import devices
 from weft.dispatch.calls import signature
 from weft.dispatch.devices import placement

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from weft import config
-from weft.core import explicit, kinds
-from weft.core.jaxpr import Jaxpr, subjaxprs
-from weft.core.meshes import Mesh
-from weft.core.partition_specs import UNCONSTRAINED
+from weft.core import kinds
 from weft.core.primitive import ALL, Primitive
-from weft.core.shardings import NamedSharding, Sharding
+from weft.core.programs.jaxpr import Jaxpr, subjaxprs
+from weft.core.sharding import explicit
+from weft.core.sharding.meshes import Mesh
+from weft.core.sharding.partition_specs import UNCONSTRAINED
+from weft.core.sharding.shardings import NamedSharding, Sharding
 from weft.dispatch.devices import shardings
 
 

@@ -15,9 +15,9 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from weft._base import lazy
-from weft.core import source_info
-from weft.core.budget import BUDGET
-from weft.core.cache_keys import TraceKey
+from weft.core.caches.budget import BUDGET
+from weft.core.caches.cache_keys import TraceKey
+from weft.core.tracing import source_info
 
 if TYPE_CHECKING:
     from weft.dispatch.calls.miss_causes import Cause

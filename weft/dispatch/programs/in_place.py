@@ -1,15 +1,15 @@
 """Updates that must not copy: ``x.at[i].set(v, inplace="require")`` marks its equations by a name scope.
 
-The compiler checks the programs that have such updates (``compiler.requirements``), and raises if a marked one would
-copy its array.
+The compiler checks the programs that have such updates (``compiler.plans.requirements``), and raises if a marked one
+would copy its array.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from weft.core import source_info
-from weft.core.jaxpr import Jaxpr, JaxprEqn, jaxprs_in_params
+from weft.core.programs.jaxpr import Jaxpr, JaxprEqn, jaxprs_in_params
+from weft.core.tracing import source_info
 
 SCOPE = "update in place"
 

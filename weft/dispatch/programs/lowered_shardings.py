@@ -11,8 +11,8 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.core import kinds
-from weft.core.partition_specs import PartitionSpec
-from weft.core.shardings import NamedSharding, Sharding
+from weft.core.sharding.partition_specs import PartitionSpec
+from weft.core.sharding.shardings import NamedSharding, Sharding
 from weft.dispatch import devices
 from weft.dispatch.calls import sharded_calls
 from weft.dispatch.calls.sharded_calls import Lying

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft._base import lazy
-from weft.core.shardings import NamedSharding
+from weft.core.sharding.shardings import NamedSharding
 from weft.dispatch.calls import sharded_calls
 
 ONE_DEVICE = "the program runs on one device, or on several that all have every value: no mesh is named"
@@ -43,7 +43,7 @@ def partitioned(trace: Any, place: Any) -> tuple[Any, list[bool]] | None:
     sizes = dict(mesh.shape_tuple)
     outs = [given or sharded_calls.said_by_type(aval, mesh) for given, aval in zip(outs, trace.out_avals, strict=True)]
     specs = [[sharded_calls.plain_spec(_named(s), sizes) for s in each] for each in (ins, outs)]
-    closed = lazy.submodule("weft.core.explicit").erased(trace.closed)
+    closed = lazy.submodule("weft.core.sharding.explicit").erased(trace.closed)
     made = lazy.submodule("weft.partitioning").partition(closed, sizes, *specs, _said_by_types(trace, closed, sizes))
     return made, [spec is not None for spec in specs[0]]
 

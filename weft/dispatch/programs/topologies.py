@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft._base import lazy
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr
 from weft.dispatch import devices
 from weft.dispatch.devices import placement, shardings
 from weft.dispatch.programs import ahead_of_time, device_programs, executables, lowered_shardings

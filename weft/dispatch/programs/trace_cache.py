@@ -13,10 +13,10 @@ from typing import Any
 
 from weft import runtime
 from weft.core import kinds
-from weft.core.budget import BUDGET
-from weft.core.cache_keys import TraceKey
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
-from weft.core.store import PROGRAMS, TRACES, Entry
+from weft.core.caches.budget import BUDGET
+from weft.core.caches.cache_keys import TraceKey
+from weft.core.caches.store import PROGRAMS, TRACES, Entry
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
 
 _LATEST_KEYS = 64  # keys of a function that are compared with a new one
 _TRACE_BYTES, _EQUATION_BYTES = 3200, 500  # measured: a trace, each equation

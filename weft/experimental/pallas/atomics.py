@@ -21,8 +21,8 @@ from weft.effects import ref_indexing, refs
 from weft.effects.ref_indexing import Index
 from weft.effects.refs import Ref, RefPrimitive
 from weft.experimental.pallas import masked
-from weft.operations.convert import convert
-from weft.operations.shape import shape_of
+from weft.operations.data_movement.shape import shape_of
+from weft.operations.pointwise.convert import convert
 
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "add": lax.add,

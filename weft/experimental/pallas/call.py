@@ -20,11 +20,11 @@ from weft._base.record import NamedTuple
 from weft.control import bodies, grid_loop
 from weft.core import avals as avals_module
 from weft.core.axis_names import NamedAxis
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, DebugInfo, Var
 from weft.core.ref_types import BLOCK, AbstractRef, check_distinct, is_ref
-from weft.core.trace import is_tracing, trace_to_jaxpr
-from weft.core.tracer import Tracer
+from weft.core.tracing.trace import is_tracing, trace_to_jaxpr
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import flat_functions, function_names, signature
 from weft.dispatch.calls import jit as jit_module
 from weft.effects import callbacks
@@ -33,7 +33,8 @@ from weft.experimental.pallas import cells, checked, pipeline, spaces, specs
 from weft.experimental.pallas.blocks import BlockSpec, GridSpec, NoBlockSpec, no_block_spec
 from weft.experimental.pallas.interpret import InterpretParams
 from weft.experimental.pallas.specs import NUMBER, Scope, Way
-from weft.operations import collectives, convert
+from weft.operations import collectives
+from weft.operations.pointwise import convert
 
 _TRACES = 64  # traces that one function keeps
 _SEMANTICS = {

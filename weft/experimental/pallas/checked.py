@@ -15,10 +15,10 @@ import numpy as np
 
 from weft.control import grid_blocks
 from weft.core import avals as avals_module
-from weft.core import source_info
-from weft.core.eval import jaxpr_as_fun
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from weft.core.programs.eval import jaxpr_as_fun
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from weft.core.ref_types import uses_refs
+from weft.core.tracing import source_info
 from weft.effects import ref_indexing
 from weft.effects.ref_indexing import Index
 from weft.experimental.pallas import masked, spaces

@@ -13,7 +13,7 @@ import numpy as np
 from weft import operations as lax
 from weft.experimental.pallas import cells
 from weft.operations import collectives
-from weft.operations.convert import convert
+from weft.operations.pointwise.convert import convert
 
 PARALLEL = "parallel"
 INT32 = np.dtype(np.int32)

@@ -11,8 +11,8 @@ from weft import dtypes, runtime
 from weft._base.record import Record
 from weft.core import avals as avals_module
 from weft.core import kinds
-from weft.core.jaxpr import Jaxpr, jaxprs_in_params
-from weft.core.trace import trace_to_jaxpr
+from weft.core.programs.jaxpr import Jaxpr, jaxprs_in_params
+from weft.core.tracing.trace import trace_to_jaxpr
 
 _TRANSCENDENTAL = frozenset((
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "erf", "erf_inv", "erfc", "exp",

@@ -13,9 +13,9 @@ from weft import config, debug
 from weft import operations as lax
 from weft.control import branches, while_loop
 from weft.core import avals as avals_module
-from weft.core.tracer import Tracer
+from weft.core.tracing.tracer import Tracer
 from weft.experimental import checkify
-from weft.operations.convert import convert
+from weft.operations.pointwise.convert import convert
 
 
 def when(condition: Any, /) -> Callable[[Callable[[], Any]], None]:

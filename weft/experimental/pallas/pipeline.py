@@ -18,7 +18,7 @@ from weft._base.record import NamedTuple
 from weft.core import avals as avals_module
 from weft.effects import ref_indexing, refs
 from weft.experimental.pallas import blocks, cells, cores, inside, masked, specs
-from weft.operations.convert import convert
+from weft.operations.pointwise.convert import convert
 
 
 def emit_pipeline(

@@ -20,7 +20,7 @@ from weft.core.axis_names import ManualExtent
 from weft.effects import refs
 from weft.effects.refs import Part
 from weft.operations import collectives, mapped
-from weft.operations.convert import convert
+from weft.operations.pointwise.convert import convert
 
 INT32 = np.dtype(np.int32)
 

@@ -9,7 +9,7 @@ from typing import Any
 from weft import runtime
 from weft.effects import refs
 from weft.experimental.pallas import spaces
-from weft.operations import assemble
+from weft.operations.data_movement import assemble
 
 
 def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **kw_types: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.effects import refs
 from weft.experimental.pallas import cells, remote, spaces
-from weft.operations.convert import convert
+from weft.operations.pointwise.convert import convert
 
 
 class DeviceIdType(enum.Enum):

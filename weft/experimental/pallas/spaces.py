@@ -14,7 +14,7 @@ from weft import dtypes, runtime
 from weft._base.record import Record
 from weft.control import grid_blocks
 from weft.core.ref_types import BLOCK, AbstractRef
-from weft.operations import assemble
+from weft.operations.data_movement import assemble
 
 
 class Space(enum.Enum):

@@ -15,16 +15,16 @@ from weft import dtypes, runtime, tree_util
 from weft._base.record import NamedTuple
 from weft.control import grid_blocks
 from weft.core import avals as avals_module
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo
+from weft.core.programs.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.ref_types import BLOCK, AbstractRef, is_ref
-from weft.core.trace import trace_to_jaxpr
-from weft.core.tracer import Tracer
+from weft.core.tracing.trace import trace_to_jaxpr
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import function_names
 from weft.effects import ref_indexing
 from weft.effects.discharge import discharged
 from weft.experimental.pallas import blocks, cells
 from weft.experimental.pallas.blocks import BlockSpec, NoBlockSpec
-from weft.operations import convert
+from weft.operations.pointwise import convert
 
 NUMBER = runtime.ShapedArray((), np.dtype(np.int32))
 

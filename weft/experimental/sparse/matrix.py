@@ -21,7 +21,7 @@ from weft import numpy as jnp
 from weft import operations as lax
 from weft import tree_util
 from weft.batching import vmap as vmap_module
-from weft.core.tracer import Tracer
+from weft.core.tracing.tracer import Tracer
 from weft.dispatch.calls import jit as jit_module
 
 Matrix = TypeVar("Matrix", bound="JAXSparse")

@@ -16,7 +16,7 @@ from weft._base import api
 from weft.control import branches as control_branches
 from weft.control import scan as control_scan
 from weft.control import while_loop as control_while
-from weft.core.jaxpr import Jaxpr, Literal
+from weft.core.programs.jaxpr import Jaxpr, Literal
 from weft.dispatch.calls import struct
 from weft.experimental.sparse import bcoo_products, bcoo_shapes, operators
 from weft.experimental.sparse.bcoo import BCOO

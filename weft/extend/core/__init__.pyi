@@ -6,16 +6,18 @@ from typing import Any as _Any
 from weft._base.api import ensure_compile_time_eval as ensure_compile_time_eval
 from weft.core.avals import get_aval as get_aval, typeof as typeof
 from weft.core.axis_names import NamedAxis
-from weft.core.check import check_jaxpr as check_jaxpr
 from weft.core.effects import Effect as Effect, Effects as Effects, no_effects as no_effects
-from weft.core.eval import eval_jaxpr as eval_jaxpr, jaxpr_as_fun as jaxpr_as_fun
-from weft.core.jaxpr import (
+from weft.core.primitive import Primitive as Primitive
+from weft.core.programs.check import check_jaxpr as check_jaxpr
+from weft.core.programs.eval import eval_jaxpr as eval_jaxpr, jaxpr_as_fun as jaxpr_as_fun
+from weft.core.programs.jaxpr import (
     Atom as Atom, ClosedJaxpr as ClosedJaxpr, DebugInfo as DebugInfo, DropVar as DropVar, Jaxpr as Jaxpr,
     JaxprEqn as JaxprEqn, Literal as Literal, Var as Var, jaxprs_in_params as jaxprs_in_params, subjaxprs as subjaxprs
 )
-from weft.core.primitive import Primitive as Primitive
-from weft.core.trace import eval_context as eval_context
-from weft.core.tracer import Tracer as Tracer, concrete_or_error as concrete_or_error, is_concrete as is_concrete
+from weft.core.tracing.trace import eval_context as eval_context
+from weft.core.tracing.tracer import (
+    Tracer as Tracer, concrete_or_error as concrete_or_error, is_concrete as is_concrete
+)
 from weft.errors import (
     InconclusiveDimensionOperation as InconclusiveDimensionOperation, JaxprTypeError as JaxprTypeError
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft.core.effects import Effect
-from weft.core.jaxpr import Atom, JaxprEqn, Var
+from weft.core.programs.jaxpr import Atom, JaxprEqn, Var
 
 
 def gensym() -> Callable[[Any], Var]:

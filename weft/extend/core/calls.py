@@ -12,12 +12,12 @@ from typing import Any
 from weft.autodiff.transpose import backward_pass
 from weft.batching.batch_trace import map_flat
 from weft.core import avals, kinds
-from weft.core import trace as tracing
 from weft.core.axis_names import Axis
 from weft.core.effects import Effects
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.primitive import Primitive
+from weft.core.programs.eval import eval_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core.tracing import trace as tracing
 from weft.dispatch.calls.call_primitive import close_over, constvars_as_invars
 from weft.extend import linear_util as lu
 

@@ -14,8 +14,8 @@ from weft.autodiff.custom_jvp import JvpRule, custom_jvp_call_p
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.symbolic_zeros import as_user_sees
 from weft.core import avals
-from weft.core import trace as tracing
-from weft.core.eval import jaxpr_as_fun
+from weft.core.programs.eval import jaxpr_as_fun
+from weft.core.tracing import trace as tracing
 from weft.dispatch.calls.call_primitive import close_over
 from weft.extend import linear_util as lu
 

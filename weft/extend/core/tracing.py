@@ -17,8 +17,8 @@ from weft.autodiff.custom_jvp import custom_jvp_call_p
 from weft.autodiff.custom_vjp import custom_vjp_call_p
 from weft.batching.batch_trace import BatchTrace
 from weft.core import axis_names
-from weft.core import trace as tracing
-from weft.core.trace import DynamicJaxprTrace
+from weft.core.tracing import trace as tracing
+from weft.core.tracing.trace import DynamicJaxprTrace
 from weft.extend.core import custom_calls
 
 

@@ -17,11 +17,11 @@ import numpy as np
 
 from weft import core, errors
 from weft._base import lazy
+from weft.operations.data_movement.shape import shape_of
 from weft.operations.later import ops
 from weft.operations.linalg import matrices
 from weft.operations.linalg.lu import solved
 from weft.operations.linalg.matrices import adjoint, complex_dtype, matrix_primitive, nans, product
-from weft.operations.shape import shape_of
 from weft.runtime import Array
 
 ArrayLike = Any

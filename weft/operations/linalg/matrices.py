@@ -16,13 +16,13 @@ import numpy as np
 
 from weft import core, errors, runtime
 from weft.core import kinds
-from weft.core.sizes import whole
+from weft.core.symbolic.sizes import whole
 from weft.operations import mapped
-from weft.operations.elementwise import COMPLEX, FLOAT, check_dtype, check_same_dtype
-from weft.operations.gather import gather
+from weft.operations.data_movement.gather import gather
+from weft.operations.data_movement.shape import shape_of
 from weft.operations.later import ops
+from weft.operations.pointwise.elementwise import COMPLEX, FLOAT, check_dtype, check_same_dtype
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode, Precision
-from weft.operations.shape import shape_of
 from weft.runtime import Array
 
 ArrayLike = Any

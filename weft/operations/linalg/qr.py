@@ -16,12 +16,12 @@ import numpy as np
 
 from weft._base import lazy
 from weft.core import tangents as tangent_types
+from weft.operations.data_movement.shape import shape_of
 from weft.operations.later import ops
 from weft.operations.linalg import lu as lu_module
 from weft.operations.linalg import matrices
 from weft.operations.linalg.matrices import INT32, matrix_primitive
 from weft.operations.linalg.triangular import triangular_solve
-from weft.operations.shape import shape_of
 from weft.runtime import Array
 
 ArrayLike = Any

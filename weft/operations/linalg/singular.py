@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from weft._base import lazy
+from weft.operations.data_movement.shape import shape_of
 from weft.operations.later import ops
 from weft.operations.linalg import matrices
 from weft.operations.linalg.matrices import adjoint, matrix_primitive, nans, product, real_dtype
-from weft.operations.shape import shape_of
 from weft.runtime import Array
 
 ArrayLike = Any

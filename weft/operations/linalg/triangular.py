@@ -14,12 +14,13 @@ from weft import core, runtime
 from weft._base import lazy
 from weft.core import kinds
 from weft.core import tangents as tangent_types
-from weft.operations import convert, half_words, mapped
-from weft.operations.elementwise import FLOAT, check_dtype, check_same_dtype
+from weft.operations import mapped
+from weft.operations.data_movement.shape import shape_of
 from weft.operations.later import ops
 from weft.operations.linalg import matrices, small
 from weft.operations.linalg.matrices import matrix_primitive
-from weft.operations.shape import shape_of
+from weft.operations.pointwise import convert, half_words
+from weft.operations.pointwise.elementwise import FLOAT, check_dtype, check_same_dtype
 from weft.runtime import Array
 
 ArrayLike = Any

@@ -13,10 +13,10 @@ import numpy as np
 from weft._base import lazy
 from weft.core import tangents as tangent_types
 from weft.operations import mapped
+from weft.operations.data_movement.shape import shape_of
 from weft.operations.later import ops
 from weft.operations.linalg import matrices
 from weft.operations.linalg.matrices import matrix_primitive, nans
-from weft.operations.shape import shape_of
 from weft.runtime import Array
 
 ArrayLike = Any

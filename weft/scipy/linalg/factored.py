@@ -15,7 +15,9 @@ from weft import operations as lax
 from weft._base.array import Array
 from weft.control import branches, while_loop
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import polar_factors, promotion, solving, vectorized
+from weft.numpy import promotion
+from weft.numpy.linear_algebra import polar_factors, solving
+from weft.numpy.pointwise import vectorized
 from weft.operations.linalg import (
     cholesky as cholesky_module,
 )

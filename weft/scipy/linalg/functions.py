@@ -16,7 +16,9 @@ from weft._base.array import Array
 from weft.autodiff import derivatives
 from weft.control import branches, scan, while_loop
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import linalg, promotion, solving, vectorized
+from weft.numpy import linalg, promotion
+from weft.numpy.linear_algebra import solving
+from weft.numpy.pointwise import vectorized
 from weft.operations.linalg import general, matrices
 from weft.operations.linalg.triangular import triangular_solve
 from weft.scipy.linalg import factored

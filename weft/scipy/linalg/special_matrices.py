@@ -13,7 +13,8 @@ from weft import dtypes
 from weft import operations as lax
 from weft._base.array import Array
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import promotion, vectorized
+from weft.numpy import promotion
+from weft.numpy.pointwise import vectorized
 
 jit = jit_module.jit
 

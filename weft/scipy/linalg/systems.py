@@ -15,7 +15,9 @@ from weft.autodiff import custom_jvp, implicit
 from weft.batching.vmap import vmap
 from weft.control import branches, while_loop
 from weft.dispatch.calls import jit as jit_module
-from weft.numpy import decompositions, promotion, solving, vectorized
+from weft.numpy import promotion
+from weft.numpy.linear_algebra import decompositions, solving
+from weft.numpy.pointwise import vectorized
 from weft.operations.linalg import general, matrices
 from weft.operations.linalg.triangular import triangular_solve
 

@@ -13,8 +13,8 @@ import numpy as np
 from weft import lax, runtime
 from weft.core import avals
 from weft.core.primitive import registry
-from weft.core.trace import eval_context, trace_to_jaxpr
-from weft.operations import functions
+from weft.core.tracing.trace import eval_context, trace_to_jaxpr
+from weft.operations.pointwise import functions
 from weft.stablehlo import foreign_calls
 from weft.stablehlo.reading import known_extents, known_reductions, parser, read_lapack, read_shards
 

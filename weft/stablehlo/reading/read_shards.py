@@ -18,10 +18,10 @@ from weft import lax, runtime
 from weft._base.record import NamedTuple
 from weft.batching import shard_derivatives, shards
 from weft.core import avals
-from weft.core.meshes import AbstractMesh, AxisType
-from weft.core.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
-from weft.core.shardings import NamedSharding
-from weft.core.trace import trace_to_jaxpr
+from weft.core.sharding.meshes import AbstractMesh, AxisType
+from weft.core.sharding.partition_specs import UNCONSTRAINED, PartitionSpec, names_of
+from weft.core.sharding.shardings import NamedSharding
+from weft.core.tracing.trace import trace_to_jaxpr
 from weft.dispatch.devices import shardings
 from weft.stablehlo.collectives import groups_of
 from weft.stablehlo.reading import parser

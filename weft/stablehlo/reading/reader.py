@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft import config, runtime
-from weft.core.jaxpr import ClosedJaxpr
-from weft.core.trace import trace_to_jaxpr
+from weft.core.programs.jaxpr import ClosedJaxpr
+from weft.core.tracing.trace import trace_to_jaxpr
 from weft.stablehlo.reading import known_extents, parser, read_operations, read_shards
 from weft.stablehlo.reading.parser import Module, Operation, ParsedRegion, Parser
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.core.programs.jaxpr import ClosedJaxpr, JaxprEqn
 from weft.stablehlo import factorizations
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from weft import dtypes
 from weft._base.record import Record
-from weft.core import open_sizes
-from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
+from weft.core.programs.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
+from weft.core.symbolic import open_sizes
 from weft.errors import InconclusiveDimensionOperation
 from weft.runtime import ShapedArray
 from weft.stablehlo import module

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from weft.compiler import expansions
 from weft.control import grid_cells
-from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
+from weft.core.programs.jaxpr import ClosedJaxpr, JaxprEqn
 from weft.stablehlo.unknown_sizes import open_equations
 from weft.stablehlo.unknown_sizes.symbolic_dims import is_symbolic_dim
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from weft import config, runtime
-from weft.core import open_sizes
+from weft.core.symbolic import open_sizes
 from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo.unknown_sizes import size_fits

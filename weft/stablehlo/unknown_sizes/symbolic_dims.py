@@ -18,7 +18,8 @@ import numpy as np
 
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import avals, open_sizes
+from weft.core import avals
+from weft.core.symbolic import open_sizes
 from weft.errors import InconclusiveDimensionOperation
 from weft.stablehlo.unknown_sizes import size_bounds
 

@@ -15,8 +15,8 @@ from typing import Any
 from weft import runtime
 from weft._base import lazy
 from weft._base.record import NamedTuple
-from weft.core import source_info
 from weft.core.avals import get_aval
+from weft.core.tracing import source_info
 from weft.dispatch.calls.struct import ShapeDtypeStruct
 from weft.stablehlo.unknown_sizes import size_bounds, symbolic_dims
 from weft.stablehlo.unknown_sizes.symbolic_dims import SymbolicDim

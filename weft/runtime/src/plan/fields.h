@@ -1,4 +1,4 @@
-// Fields: reads the named fields of a record that the compiler wrote (weft/compiler/instructions.py).
+// Fields: reads the named fields of a record that the compiler wrote (weft/compiler/plans/instructions.py).
 //
 // The first field that is missing or of a wrong type sets a Python error. From then on reads change nothing and ok() is
 // false, so that a reader asks for all fields and checks ok() once.

@@ -1,0 +1,1 @@
+"""Memory access: how the lanes of vectors are loaded and stored, wherever their elements lie."""

@@ -1,0 +1,1 @@
+"""Routines as LLVM functions: programs on scalars and small arrays in registers."""

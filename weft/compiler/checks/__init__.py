@@ -1,0 +1,1 @@
+"""Checks: guards of compiled programs, the search for what one has found, and verified stages."""

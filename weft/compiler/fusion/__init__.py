@@ -1,0 +1,1 @@
+"""Fusion: a program is divided into kernels, which become loop nests, and steps that are none."""

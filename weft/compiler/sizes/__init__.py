@@ -1,0 +1,1 @@
+"""Programs at other sizes than those they were compiled for."""

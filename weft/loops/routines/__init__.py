@@ -1,0 +1,1 @@
+"""Routines: loops with a small state as native functions on values in registers."""

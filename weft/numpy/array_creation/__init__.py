@@ -1,0 +1,1 @@
+"""Array creation: arrays made of values, numbers in a row, diagonals and grids."""

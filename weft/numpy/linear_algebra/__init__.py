@@ -1,0 +1,1 @@
+"""Linear algebra: what ``weft.numpy.linalg`` and products of arrays are made of."""

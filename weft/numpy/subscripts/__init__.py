@@ -1,0 +1,1 @@
+"""Subscripts: ``x[idx]`` and ``x.at[idx]``, and functions that take or put elements by their positions."""

@@ -1,0 +1,1 @@
+"""Operations on windows of an array: convolutions, reductions of windows, resampling."""
