@@ -44,6 +44,21 @@ def test_every_rung_agrees(name: str) -> None:
                     assert [out.tobytes() for out in ladder.by_machine_code(program, [x])] == expected, (shape, dtype)
 
 
+@pytest.mark.parametrize("shape", [(40, 512), (300, 3000), (1000, 515), (17, 40_000)])
+def test_columns_that_threads_share_wait_in_memory_too(shape: tuple[int, int]) -> None:
+    """Each thread sums its columns some rows at a time, and finishes them."""
+    for name in ("sum", "mean of squares"):
+        x = (np.random.default_rng(0).standard_normal(shape) * 9).astype("float32")
+        program = ladder.compiled(weft.make_jaxpr(PROGRAMS[name])(x))
+        (low,) = [low for low in program.lowered if low is not None]
+        outline = parallel.outline(low.nest)
+        assert outline.split_at(low.extents)[0] == "vector" and outline.partial_bytes("vector", low.extents) > 0
+        expected = [out.tobytes() for out in ladder.by_loops(program, [x])]
+        for threads in (1, 2, 3):
+            with weft.threads(threads):
+                assert [out.tobytes() for out in ladder.by_machine_code(program, [x])] == expected
+
+
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "complex64"])
 @pytest.mark.parametrize("shape", [(2048, 1024), (2300, 1037), (2049, 260), (2100, 257)])
 def test_long_rows_are_read_side_by_side(shape: tuple[int, int], dtype: str) -> None:

@@ -141,14 +141,19 @@ def test_lanes_run_across_short_rows_only() -> None:
         x = np.zeros((rows, columns), dtype)
         return both_ways(lambda x: function(x, axis=-1), x)[0].text("loops")
 
-    for text in (form(7), form(31), form(31, dtype=np.int8), form(31, dtype=np.float64, function=jnp.argmax)):
+    def spread(x: Any, axis: int) -> Any:
+        return x.max(axis) - x.min(axis)
+
+    for text in (form(7), form(31, function=spread), form(31, dtype=np.float64, function=jnp.argmax)):
         assert "parallel i0 lanes x" in text
     assert "reduced i1 of 7" in form(7)
-    for text in (form(32), form(7, 50), form(31, dtype=np.int8, function=jnp.cumsum)):
-        assert "parallel i0 lanes x" not in text
+    for text in (form(33), form(7, 50), form(31, dtype=np.int8, function=jnp.cumsum)):
+        assert "parallel i0 lanes x" not in text and "reduced i1 of" not in text
+    for text in (form(8), form(31), form(32), form(16, function=jnp.max), form(31, dtype=np.int8)):
+        assert "lanes i1 x" in text and "reduced i1 of" in text
     with weft.enable_x64():
-        assert "parallel i0 lanes x" in form(16, dtype=np.float64)
-        assert "parallel i0 lanes x" not in form(17, dtype=np.float64)
+        assert "parallel i0 lanes x" in form(16, dtype=np.float64, function=jnp.argmax)
+        assert "parallel i0 lanes x" not in form(17, dtype=np.float64, function=lambda x, axis: jnp.cumsum(x, axis))
 
 
 @pytest.mark.parametrize("columns", [2, 10, 16, 21, 31])

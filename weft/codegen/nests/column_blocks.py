@@ -44,15 +44,16 @@ class Blocks:
         count = writer.op(f"lshr i64 {writer.index('add', rows, str(BLOCK_ROWS - 1))}, {SHIFT}")
         self.size = writer.index("mul", writer.index("mul", count, self.columns), str(PARTIAL_BYTES))
         self.range = (
-            writer.choose_index(cut, "0", parent.range(2)),
-            writer.choose_index(cut, self.columns, parent.range(3)),
+            writer.choose_index(cut, parent.range(0), parent.range(2)),
+            writer.choose_index(cut, parent.range(1), parent.range(3)),
         )
 
     def passes(self, chosen: Passes, write: Callable[[], None]) -> None:
         """Write the passes over all columns. One over a part of a block stores its sums in the partial buffer."""
         writer = self.writer
         is_long = writer.compare_index("sgt", self.columns, str(chosen.columns))
-        step = writer.choose_index(is_long, str(chosen.rows), str(BLOCK_ROWS))
+        whole = BLOCK_ROWS * max(self.parent.schedule.beside, 1)
+        step = writer.choose_index(is_long, str(chosen.rows), str(whole))
         step = writer.choose_index(self.leaves, step, str(ALL_ROWS))
 
         def one(low: str, _: list[str]) -> list[str]:
@@ -92,13 +93,16 @@ class Blocks:
         writer.branch(join)
         writer.label(join)
         values = self._either(made, walked, read, loaded)
-
-        def keep() -> None:
-            for (copy, place, _), value in zip(places, values, strict=True):
-                copy.memory.store(value, place, copy.mask)
-
-        writer.when(self.leaves, keep, rare=False)
+        writer.when(self.leaves, lambda: self._store(places, values), rare=False)
         return values
+
+    def keep(self, tile: Sequence[Instance], reductions: Sequence[ir.Reduce], start: str, values: list[Value]) -> None:
+        """In mode 0 the accumulators of the block at row ``start``, which is complete, are written to the buffer."""
+        self.writer.when(self.leaves, lambda: self._store(self._places(tile, reductions, start), values), rare=False)
+
+    def _store(self, places: Sequence[tuple[Instance, str, Value]], values: list[Value]) -> None:
+        for (copy, place, _), value in zip(places, values, strict=True):
+            copy.memory.store(value, place, copy.mask)
 
     def _either(self, left: list[Value], left_from: str, right: list[Value], right_from: str) -> list[Value]:
         pairs = zip(reduce_tree.flatten(left), reduce_tree.flatten(right), strict=True)

@@ -241,6 +241,11 @@ class _ReducedLoop:
 
         blocks = self.parent.blocks
         low, high = blocks.rows if blocks else ("0", extent)
+        if self.parent.schedule.beside and len(self.tile) == 1:
+            end = lane_loops.whole(self.nest, low, high, self.parent.schedule.beside * BLOCK_ROWS)
+            if blocks:
+                end = writer.choose_index(blocks.gathers, low, end)
+            values, low = self._beside(place, dim, (low, end), values, groups), end
 
         def block(start: str, inner: list[Value]) -> list[Value]:
             self.nest.poll()
@@ -254,6 +259,39 @@ class _ReducedLoop:
             return self.combine(groups.before(groups.number(place, start), inner), after)
 
         return reduce_tree.carry(writer.loop, (low, high, BLOCK_ROWS), values, block)
+
+    def _beside(
+        self, place: Position, dim: int, bounds: tuple[str, str], values: list[Value], groups: Groups
+    ) -> list[Value]:
+        """Several blocks at a time: in one alone each row's combination waits for that of the row before."""
+        writer, many = self.writer, self.parent.schedule.beside
+
+        def some(start: str, totals: list[Value]) -> list[Value]:
+            self.nest.poll()
+            starts = [writer.index("add", start, str(k * BLOCK_ROWS)) for k in range(many)]
+            seeds = [
+                v for at in starts for c in self.tile for r in self.phase.reductions for v in self._seeds(r, c, at)
+            ]
+            size = len(seeds) // many
+            places = [self.nest.enter(place, dim, at, self.operands) for at in starts]
+
+            def one(index: str, begun: list[Value]) -> list[Value]:
+                after: list[Value] = []
+                for k, at in enumerate(starts):
+                    inner = self.nest.enter(places[k], dim, index, self.operands)
+                    inner = inner.replace(indices={**inner.indices, dim: writer.index("add", at, index)})
+                    after += self._body(inner, begun[k * size : (k + 1) * size])
+                return after
+
+            made = reduce_tree.carry(writer.loop, ("0", str(BLOCK_ROWS), 1), seeds, one)
+            for k, at in enumerate(starts):
+                block = made[k * size : (k + 1) * size]
+                if self.parent.blocks:
+                    self.parent.blocks.keep(self.tile, self.phase.reductions, at, block)
+                totals = self.combine(groups.before(groups.number(place, at), totals), block)
+            return totals
+
+        return reduce_tree.carry(writer.loop, (*bounds, many * BLOCK_ROWS), values, some)
 
     def _rows(self, place: Position, dim: int, low: str, high: str, values: list[Value]) -> list[Value]:
         """The indices ``low`` to ``high`` of the last reduced dimension.

@@ -113,10 +113,7 @@ def finish(reduction: ir.Reduce, emit: Emitter, accs: Accumulators) -> tuple[Val
 
 def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Accumulators:
     """32 lane accumulators, in 32 / W vectors, to one scalar each: l with l + 16, then l + 8, ..."""
-    while len(vectors) > 1:
-        half = len(vectors) // 2
-        vectors = [combine(reduction, emit, vectors[k], vectors[k + half]) for k in range(half)]
-    accs, lanes = vectors[0], emit.lanes
+    accs, lanes = halved(reduction, emit, vectors, len(vectors)), emit.lanes
     lost = _nan_found(reduction, accs)
     distance = lanes.width // 2
     while distance:
@@ -132,6 +129,52 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
     if lost is None:
         return folded
     return tuple(Value(v.dtype, (one.select(lost, v.part.like(math.nan), v.part),)) for v in folded)
+
+
+def halved(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators], count: int) -> Accumulators:
+    """One of ``count`` vectors: as long as there are two, each of the first half takes one of the second half.
+
+    Vectors that are left out at the end hold identities, which change no accumulator of an element.
+    """
+    while count > 1:
+        count //= 2
+        vectors = [
+            combine(reduction, emit, accs, vectors[k + count]) if k + count < len(vectors) else accs
+            for k, accs in enumerate(vectors[:count])
+        ]
+    return vectors[0]
+
+
+def fold_rows(reduction: ir.Reduce, emit: Emitter, rows: list[list[Accumulators]]) -> Accumulators:
+    """``fold`` of several rows, whose number is a power of two: a row is a lane of the result.
+
+    Halves of two vectors are combined as one, which then has parts of twice as many rows.
+    """
+    if len(rows) == 1:
+        return fold(reduction, emit, rows[0])
+    vectors, lanes = [halved(reduction, emit, accs, len(accs)) for accs in rows], emit.lanes
+    span = lanes.width  # lanes of a row in a vector
+    while span > 1:
+        span //= 2
+        low = [lane for lane in range(lanes.width) if lane % (2 * span) < span]
+        if len(vectors) > 1:
+            pairs, picks = list(zip(vectors[::2], vectors[1::2], strict=True)), [*low, *[lanes.width + k for k in low]]
+        else:
+            pairs, picks = [(vectors[0], vectors[0])], low
+        halves = [[_picked(lanes, a, b, [k + far for k in picks]) for far in (0, span)] for a, b in pairs]
+        lanes = Lanes(lanes.writer, len(picks))
+        vectors = [combine(reduction, Emitter(lanes), left, right) for left, right in halves]
+    return vectors[0]
+
+
+def _picked(lanes: Lanes, left: Accumulators, right: Accumulators, picks: Sequence[int]) -> Accumulators:
+    """Lanes of two vectors, those of the second numbered after those of the first."""
+    narrow, made = Lanes(lanes.writer, len(picks)), []
+    for a, b in zip(left, right, strict=True):
+        pairs = zip(a.parts, b.parts, strict=True)
+        texts = [(p.element, lanes.shuffle(p.text, q.text, p.element, picks, lanes.width)) for p, q in pairs]
+        made.append(Value(a.dtype, tuple([V(narrow, element, text) for element, text in texts])))
+    return tuple(made)
 
 
 def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:

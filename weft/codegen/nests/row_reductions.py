@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.codegen.arithmetic.emitter import Emitter, Value
-from weft.codegen.arithmetic.lanes import V
+from weft.codegen.arithmetic.lanes import Lanes, V
 from weft.codegen.memory_access.memory import Mask, lanes_below
 from weft.codegen.memory_access.memory_words import whole
 from weft.codegen.nests import argmax_two_pass, instances, lane_loops, reduce_tree
@@ -19,7 +19,7 @@ from weft.codegen.nests.frame import Frame
 from weft.codegen.nests.groups import Groups
 from weft.codegen.nests.instances import Instance, Position
 from weft.codegen.nests.reduce_tree import Accumulators
-from weft.loops import elements, ir
+from weft.loops import elements, ir, uniform
 from weft.loops.reduction_tree import BLOCK_LANES
 from weft.loops.schedules.decisions import SEARCHED, RowPhase
 from weft.loops.schedules.lane_loops import LaneLoop
@@ -173,34 +173,80 @@ class RowReducer:
         stop = self.writer.index("add", start, str(BLOCK_LANES))
         return self.writer.minimum_index(stop, self.parent.extents[self.vector])
 
-    def combine(self, phase: ir.Phase, left: list[Value], right: list[Value]) -> list[Value]:
-        emit, (a, b) = Emitter(self.parent.scalar), [reduce_tree.group_accs(phase.reductions, v) for v in (left, right)]
+    def finish(self, phase: ir.Phase, point: Instance, totals: list[Value]) -> None:
+        """Give a point the results of its reductions."""
+        for reduction, accs in zip(phase.reductions, reduce_tree.group_accs(phase.reductions, totals), strict=True):
+            outs = reduce_tree.finish(reduction, point.emit, accs)
+            point.values.update(zip(reduction.outs, outs, strict=True))
+
+    def combine(
+        self, phase: ir.Phase, left: list[Value], right: list[Value], lanes: Lanes | None = None
+    ) -> list[Value]:
+        emit, (a, b) = (
+            Emitter(lanes or self.parent.scalar),
+            [reduce_tree.group_accs(phase.reductions, v) for v in (left, right)],
+        )
         both = zip(phase.reductions, a, b, strict=True)
         return reduce_tree.flat_accs([reduce_tree.combine(reduction, emit, x, y) for reduction, x, y in both])
 
     def block(self, run: RowPhase, base: Instance, place: Position, start: str) -> list[Value]:
         """Folded accumulators of one block of at most 8192 elements."""
-        writer, width, phase = self.writer, self.parent.width, run.phase
+        return self.blocks(run, [(base, place)], start)
+
+    def blocks(self, run: RowPhase, rows: Sequence[tuple[Instance, Position]], start: str) -> list[Value]:
+        """Folded accumulators of one block of each of these rows: a row is a lane."""
+        writer, width, (base, _) = self.writer, self.parent.width, rows[0]
         self.parent.poll()
+        if self.nest.short is not None:
+            return self._folded(run.phase, base, self._short(run.phase, rows))
         per_block, stop = self.lanes // width, self._stop(start)
+        reductions = run.phase.reductions * len(rows)
         vectors = [
-            [reduce_tree.seeds(r, instances.fresh(base, {}).emit, start, k * width) for r in phase.reductions]
+            [reduce_tree.seeds(r, instances.fresh(base, {}).emit, start, k * width) for r in reductions]
             for k in range(per_block)
         ]
-        vectors = self._sweep(run, base, place, (start, stop), vectors)
+        vectors = self._sweep(run, rows, (start, stop), vectors)
         length = writer.index("sub", stop, start)
         last, rounded = (
             writer.index("add", start, writer.index("and", writer.index("add", length, str(n - 1)), str(-n)))
             for n in (width, self.lanes)
         )
         if per_block > 1:
-            vectors = self._rotated(phase, vectors, (last, rounded))
-        emit = base.emit
-        columns = zip(phase.reductions, zip(*vectors, strict=True), strict=True)
-        return reduce_tree.flat_accs([reduce_tree.fold(reduction, emit, list(accs)) for reduction, accs in columns])
+            vectors = self._rotated(reductions, vectors, (last, rounded))
+        return self._folded(run.phase, base, [list(accs) for accs in zip(*vectors, strict=True)])
+
+    def _folded(self, phase: ir.Phase, base: Instance, columns: list[list[Accumulators]]) -> list[Value]:
+        """The accumulators of each row, folded; ``columns`` are the vectors of each row and reduction."""
+        size = len(phase.reductions)
+        folded = [reduce_tree.fold_rows(r, base.emit, columns[n::size]) for n, r in enumerate(phase.reductions)]
+        return reduce_tree.flat_accs(folded)
+
+    def _short(self, phase: ir.Phase, rows: Sequence[tuple[Instance, Position]]) -> list[list[Accumulators]]:
+        """The accumulators of rows of a few elements: without a loop, in one vector for each row and reduction."""
+        width, extent, lanes = self.parent.width, self.nest.short or 0, self.parent.lanes
+        starts = range(0, extent, width)
+        last = lanes.flags([lane < extent - starts[-1] for lane in range(width)])
+        part = Mask(str(extent - starts[-1]), last) if extent % width else None
+        shared, found = self.shared(phase) if len(rows) > 1 else [], []
+        known: list[dict[int, Value]] = [{} for _ in starts]
+        for base, place in rows:
+            tile = [
+                instances.fresh(base, {**base.values, **known[u]}, str(at), part if at == starts[-1] else None, at)
+                for u, at in enumerate(starts)
+            ]
+            self.parent.run(phase.body, tile, place)
+            known = [{out: copy.values[out] for out in shared} for copy in tile]
+            for r in phase.reductions:
+                begun = [reduce_tree.seeds(r, copy.emit, "0", copy.slot) for copy in tile]
+                made = [
+                    reduce_tree.step(r, copy.emit, copy.values, accs, copy.mask)
+                    for copy, accs in zip(tile, begun, strict=True)
+                ]
+                found.append([reduce_tree.halved(r, base.emit, made, self.lanes // width)])
+        return found
 
     def _rotated(
-        self, phase: ir.Phase, vectors: list[list[Accumulators]], bounds: tuple[str, str]
+        self, reductions: Sequence[ir.Reduce], vectors: list[list[Accumulators]], bounds: tuple[str, str]
     ) -> list[list[Accumulators]]:
         """The accumulators as ``_sweep`` leaves them after vectors without elements."""
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
@@ -211,46 +257,60 @@ class RowReducer:
             return [*texts[of_vector:], *texts[:of_vector]]
 
         values = reduce_tree.rebuild(flat, self.writer.loop(*bounds, self.parent.width, carried, body))
-        return [reduce_tree.group_accs(phase.reductions, values[k : k + per]) for k in range(0, len(values), per)]
+        return [reduce_tree.group_accs(reductions, values[k : k + per]) for k in range(0, len(values), per)]
 
     def _sweep(
         self,
         run: RowPhase,
-        base: Instance,
-        place: Position,
+        rows: Sequence[tuple[Instance, Position]],
         bounds: tuple[str, str],
         vectors: list[list[Accumulators]],
     ) -> list[list[Accumulators]]:
-        """The accumulators after all vectors; each vector moves them on by one place."""
-        writer, width, phase, size = self.writer, self.parent.width, run.phase, len(run.phase.reductions)
+        """The accumulators after all vectors; each vector moves them on by one place. Those of all rows are a list."""
+        writer, width, phase = self.writer, self.parent.width, run.phase
+        reductions = phase.reductions * len(rows)
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
 
         def split(values: list[Value]) -> list[list[Accumulators]]:
             per = len(values) // len(vectors)
-            return [
-                reduce_tree.group_accs(phase.reductions, values[k * per : (k + 1) * per]) for k in range(len(vectors))
-            ]
+            return [reduce_tree.group_accs(reductions, values[k * per : (k + 1) * per]) for k in range(len(vectors))]
 
-        carried, following_row = self.digits(bounds[0]), self._following_row(run, place)
+        carried, following_row = self.digits(bounds[0]), self._following_row(run, rows[-1][1])
+        shared = self.shared(phase) if len(rows) > 1 else []
 
         def body(_: LaneLoop, at: list[str], mask: Mask | None, texts: list[str]) -> list[str]:
             digits, texts = texts[: len(carried)], texts[len(carried) :]
             now = split(reduce_tree.rebuild(flat, texts))
             for word, row in following_row:
                 writer.prefetch(writer.element(word, row, at[0]))
-            tile = [instances.fresh(base, base.values, index, mask, u * width) for u, index in enumerate(at)]
-            digits = self.fill(phase, tile, place, digits)
-            self.parent.run(phase.body, tile, place)
-            new = [
-                [reduce_tree.step(phase.reductions[k], c.emit, c.values, accs[k], c.mask) for k in range(size)]
-                for c, accs in zip(tile, now, strict=False)
-            ]
+            new: list[list[Accumulators]] = [[] for _ in at]
+            known: list[dict[int, Value]] = [{} for _ in at]  # what all rows share
+            for base, place in rows:
+                tile = [
+                    instances.fresh(base, {**base.values, **known[u]}, index, mask, u * width)
+                    for u, index in enumerate(at)
+                ]
+                digits = self.fill(phase, tile, place, digits)
+                self.parent.run(phase.body, tile, place)
+                known = [{out: copy.values[out] for out in shared} for copy in tile]
+                for copy, made, accs in zip(tile, new, now, strict=False):
+                    begun = accs[len(made) : len(made) + len(phase.reductions)]
+                    made += [
+                        reduce_tree.step(r, copy.emit, copy.values, before, copy.mask)
+                        for r, before in zip(phase.reductions, begun, strict=True)
+                    ]
             following = [*now[len(at) :], *new]
             return [*digits, *reduce_tree.texts([v for groups in following for v in reduce_tree.flat_accs(groups)])]
 
         begun = [*carried, *reduce_tree.flatten(flat)]
         texts = lane_loops.write(self.parent, run.loops, bounds, body, begun, short=True)
         return split(reduce_tree.rebuild(flat, texts[len(carried) :]))
+
+    def shared(self, phase: ir.Phase) -> list[int]:
+        """The values of the body that are the same for rows side by side."""
+        row, own = self.vector - 1, {s.out for s in phase.before if isinstance(s, ir.Load | ir.Apply)}
+        differ = uniform.differing(phase.body, lambda s: uniform.along(self.nest, (row,), s), own)
+        return [s.out for s in phase.body if isinstance(s, ir.Load | ir.Apply) and s.out not in differ]
 
     def _following_row(self, run: RowPhase, place: Position) -> list[tuple[str, str]]:
         """(word, pointer) of the rows to prefetch for the next point."""

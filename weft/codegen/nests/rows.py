@@ -13,6 +13,7 @@ from weft.codegen.nests import argmax_two_pass, instances, lane_loops, ordered, 
 from weft.codegen.nests.column_blocks import PARTIAL_BYTES
 from weft.codegen.nests.instances import Instance, Position
 from weft.codegen.nests.row_reductions import RowReducer
+from weft.codegen.nests.rows_together import RowsTogether
 from weft.loops import ir
 from weft.loops.reduction_tree import BLOCK_LANES
 from weft.loops.schedules.decisions import RowPhase
@@ -29,21 +30,24 @@ class RowWriter(RowReducer):
             return
         self.parent.stream(place)
         outer = [d for d, dim in enumerate(self.nest.dims) if dim.role == "parallel"]
-        self.parent.parallel(place, outer, lambda inner: self._point(inner, instances.fresh(scalars, scalars.values)))
+        if self.schedule.together > 1:
+            together = RowsTogether(self, outer[-1])
+            self.parent.parallel(place, outer[:-1], together.write)
+        else:
+            self.parent.parallel(place, outer, self.alone)
+
+    def alone(self, place: Position) -> None:
+        """All phases of one row."""
+        self._point(place, instances.fresh(self.parent.scalars, self.parent.scalars.values))
 
     def _point(self, place: Position, point: Instance, first_phase: int = 0) -> None:
         for run in self.schedule.phases[first_phase:]:
             self.parent.run(run.phase.before, [point], place)
             if run.phase.reductions:
                 totals = self.reduce(run, point, place)
-                self._finish(run.phase, point, totals)
+                self.finish(run.phase, point, totals)
             elif run.phase.body:
                 self._map(run, point, place)
-
-    def _finish(self, phase: ir.Phase, point: Instance, totals: list[Value]) -> None:
-        for reduction, accs in zip(phase.reductions, reduce_tree.group_accs(phase.reductions, totals), strict=True):
-            outs = reduce_tree.finish(reduction, point.emit, accs)
-            point.values.update(zip(reduction.outs, outs, strict=True))
 
     # a phase without reductions
 
@@ -120,7 +124,7 @@ class RowWriter(RowReducer):
             ]
             return self.combine(phase, before, loaded)
 
-        self._finish(phase, point, groups.all(reduce_tree.carry(writer.loop, ("0", count, 1), identities, add)))
+        self.finish(phase, point, groups.all(reduce_tree.carry(writer.loop, ("0", count, 1), identities, add)))
         self._point(place, point, 1)
         writer.branch(done)
         writer.label(done)

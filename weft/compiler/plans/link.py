@@ -99,7 +99,7 @@ def split_call(outline: Outline, outer: Sequence[int], extents: Sequence[int]) -
     vector = extents[outline.vector] if outline.vector is not None else 1
     return (
         split, extent, grain, outline.points(outer, extents) * outline.nanoseconds, outline.scratch_bytes(extents),
-        outline.partial_bytes(extents, extent if split == "blocks" else 0), first, vector,
+        outline.partial_bytes(split, extents), first, vector,
     )  # fmt: skip
 
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from weft._base.record import Record
-from weft.loops import ir
+from weft.loops import costs, ir
 from weft.loops.body import Body
 from weft.loops.collapse import Loop, collapse, reduced_loops, split_outer, stride_class, unit_axes, without_units
-from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS
+from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS, LANES
 from weft.loops.schedules import row_spaces
 from weft.loops.schedules.thresholds import NOTHING_ASKED, SHORT, SHORT_OF_WORDS, Thresholds, are_many, thresholds
 
@@ -25,6 +27,9 @@ MAX_OF_ELEMENTS = 4  # parallel loops of a nest that neither reduces nor updates
 MANY_OPERATIONS = 8.0  # cost above which vectors compute the values of updates in order, by way of memory
 UPDATE_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
 IN_REGISTERS = "fdilqIL"  # dtypes whose numbers need no rounding on their way to memory
+FILLING = 8  # elements of a row from which on lanes lie along it, if rows are folded together
+FILLING_WORDS = 16  # as FILLING, of words of four bytes in an extremum, whose combination tests for NaN
+FOLDED = 4.0  # cost of a body up to which they are: its code is repeated for every row
 STEPS = (2, 3, 4)  # strides along the lanes that may be compiled in
 
 
@@ -93,7 +98,9 @@ def _loops(body: Body, parallel: list[Loop]) -> _Loops:
         parallel = [Loop("parallel")]
     outer, parallel = split_outer(parallel, body, MAX_PARALLEL if body.tree else MAX_OF_ELEMENTS)
     rows = reduced if body.along_rows and not digits and _may_lie_across(body) else []
-    longest = _longest_short(body, parallel, rows) if rows else SHORT
+    longest = SHORT
+    if rows:
+        longest = LANES if _filling(body, rows) else _longest_short(body, parallel, rows)
     return _Loops(outer, parallel, reduced, digits, rows, longest, ordered_block(body))
 
 
@@ -131,7 +138,8 @@ def _of_reduction(body: Body, loops: _Loops, found: Thresholds) -> Space:
     """Lanes along what is reduced, or across it: over columns, and over rows that are short."""
     parallel, reduced, digits = loops.parallel, loops.reduced, loops.digits
     extents = [*[None for _ in parallel], *[found.short for _ in reduced], *[None for _ in digits]]
-    vector = len(parallel) - 1 if found.short else _vector(body, parallel, reduced)
+    along = not found.short or (bool(filling := _filling(body, reduced)) and found.short >= filling)
+    vector = _vector(body, parallel, reduced) if along else len(parallel) - 1
     split = _may_split(body, [*parallel, *reduced], loops.outer)
     return Space(loops.outer, parallel, reduced, digits, extents, vector, _nowhere(body), split, long=found.long)
 
@@ -181,6 +189,26 @@ def ordered_block(body: Body) -> int:
 def _may_lie_across(body: Body) -> bool:
     """Whether lanes may lie across short rows."""
     return not any(isinstance(s, ir.LoadAt | ir.Update) for s in body.statements)
+
+
+def _filling(body: Body, rows: Sequence[Loop]) -> int:
+    """Elements of a short row from which on lanes lie along it, if several are folded together; 0: at no length.
+
+    Their bodies are cheap, and elements lie side by side. Words of four bytes are read across rows at little cost.
+    Identities are left out, which would change the signs of complex zeros.
+    """
+    (_, first, reductions), *others = body.phases
+    if body.tree != "row" or not reductions or any(inside or more for _, inside, more in others):
+        return 0
+    plain = all(isinstance(s, ir.Load | ir.Param | ir.Apply) for s in first)
+    beside = all(stride_class(rows[0].stride(o)) in (0, 1) for o in body.operands)
+    special = any(r.index is not None or np.dtype(r.accumulators[0][0]).kind == "c" for r in reductions)
+    if not plain or not beside or special or costs.instructions(first) > FOLDED:
+        return 0
+    if all(o.dtype.itemsize == 4 for o in body.operands if rows[0].stride(o).elems):
+        dear = any(reduction.kind.nan_wins for reduction in reductions)
+        return 0 if sum([len(r.accumulators) for r in reductions]) > 1 else FILLING_WORDS if dear else FILLING
+    return FILLING
 
 
 def _longest_short(body: Body, parallel: Sequence[Loop], rows: Sequence[Loop]) -> int:

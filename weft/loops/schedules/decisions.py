@@ -43,6 +43,8 @@ PAIR = 2  # rows of a neighbourhood at a time; more would fall into one set of t
 LOADS = 4.0  # instructions for each load of a neighbourhood up to which loads take most of the time
 STENCIL_BYTES = 128  # bytes of a row in a tile of a neighbourhood
 TABLED = 4  # vectors in flight of short bodies with values from tables
+CHEAP = 4.0  # instructions of a body that takes less time than an addition waits for the one before
+MOST_TOGETHER = 8  # rows that are reduced at a time: each has a pointer
 LEAST_STREAMED = 16  # bytes of a vector: narrower ones have no such store
 
 
@@ -123,8 +125,10 @@ class Schedule(Record):
 
     ``loops`` are those over the lanes, and ``tile`` how the vectors of a tile reach memory together, if lanes are
     parallel; ``phases``, if they are reduced.
+    ``together``: the rows that are reduced at a time.
     ``peeled``: statements that are skipped where no lane takes them.
-    ``beside``: so many rows or runs of a running combination without lanes are computed side by side, if not 0.
+    ``beside``: so many rows or runs of a running combination without lanes, or blocks of rows of a vector of columns,
+    are computed side by side, if not 0.
     """
 
     nest: ir.Nest
@@ -134,6 +138,7 @@ class Schedule(Record):
     near: tuple[int, ...] = ()
     phases: tuple[RowPhase, ...] = ()
     accumulators: int = 0
+    together: int = 1
     passes: Passes | None = None
     streamed: Streamed | None = None
     beside: int = 0
@@ -166,6 +171,8 @@ class _Decider:
         self.nest, self.target = nest, target
         self.model = target.model
         self.lanes = lane_width.lanes(nest, target)
+        if nest.short is not None and nest.vector is not None and nest.dims[nest.vector].role == "reduced":
+            self.lanes = min(self.lanes, 1 << (nest.short - 1).bit_length())
         self.reduced = any(dim.role == "reduced" for dim in nest.dims)
         self.statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
 
@@ -179,7 +186,15 @@ class _Decider:
         loops, strided = self.loops(tile), not isinstance(tile, ShortRows | blocks.RowBlock)
         passes = lane_loops.passes(nest, self.model, self.lanes, loops) if nest.split else None
         streamed = self.streamed(loops, tile) if strided else None
-        return Schedule(nest, self.lanes, loops, tile, self.near(), passes=passes, streamed=streamed)
+        beside = self.model.beside if self.waits() else 0
+        return Schedule(nest, self.lanes, loops, tile, self.near(), passes=passes, streamed=streamed, beside=beside)
+
+    def waits(self) -> bool:
+        """Whether the sums of columns are so cheap that a single vector of them waits for its last addition."""
+        nest = self.nest
+        reducing = [phase for phase in nest.phases if phase.reductions]
+        plain = nest.split and not nest.digits and nest.short is None
+        return plain and all(costs.instructions(phase.body) <= CHEAP for phase in reducing)
 
     def tile(self) -> Tile | None:
         """How the vectors of a tile reach memory together; None: each by itself."""
@@ -279,10 +294,37 @@ class _Decider:
     def rows(self) -> Schedule:
         nest = self.nest
         # if registers have more lanes than the nest, elements are integers, which may be combined in any order
-        accumulators = LANES if self.lanes == nest.width else 2 * self.lanes
+        accumulators = LANES if self.lanes <= nest.width else 2 * self.lanes
         phases = tuple([self.row_phase(phase, accumulators // self.lanes) for phase in nest.phases])
         streamed = None if nest.split else self.streamed((), None)
-        return Schedule(nest, self.lanes, near=self.near(), phases=phases, accumulators=accumulators, streamed=streamed)
+        together = self.together(phases, accumulators)
+        return Schedule(
+            nest, self.lanes, near=self.near(), phases=phases, accumulators=accumulators, streamed=streamed,
+            together=together,
+        )  # fmt: skip
+
+    def together(self, phases: Sequence[RowPhase], accumulators: int) -> int:
+        """How many rows are reduced at a time: as many as there are registers for, if nothing follows but a store."""
+        nest, (first, *others) = self.nest, phases
+        plain = not (nest.split or nest.long or nest.rows or nest.digits) and len(self.reduced_dims()) == 1
+        ends = (
+            first.first is None
+            and not first.ordered
+            and not any(run.phase.body or run.phase.reductions for run in others)
+        )
+        if not plain or not ends or not first.phase.reductions or not nest.vector:
+            return 1
+        if any(isinstance(s, ir.Store | ir.Update | ir.Guard | ir.LoadAt) for s in first.phase.body):
+            return 1
+        if costs.instructions(first.phase.body) > self.model.unrolled:
+            return 1
+        held = sum([elements.of(np.dtype(d)).size for r in first.phase.reductions for d, _ in r.accumulators])
+        kept = accumulators if nest.short is None else self.lanes
+        rows = self.model.kept_bytes // (held * kept)
+        return min(1 << max(rows.bit_length() - 1, 0), self.lanes, *([MOST_TOGETHER] if nest.short is None else []))
+
+    def reduced_dims(self) -> list[int]:
+        return [d for d, dim in enumerate(self.nest.dims) if dim.role == "reduced"]
 
     def row_phase(self, phase: ir.Phase, most: int) -> RowPhase:
         model, cost = self.model, costs.instructions(phase.body)

@@ -22,6 +22,7 @@ COLUMN_GRAIN = 4  # vectors, if every point has reduced dimensions
 WIDE_GRAIN = 16  # vectors, if every point has reduced dimensions and there are enough columns
 ENOUGH_BLOCKS = 8  # blocks of rows, enough for the threads
 LIGHT = 8.0  # cost of the operations at a point
+LONG_ROWS = 512  # elements: the columns of longer rows are summed some rows at a time, which prefetchers follow
 ENOUGH_CHUNKS = 16  # points of the first dimension from which it is split instead of the vector dimension
 
 
@@ -60,11 +61,14 @@ class Outline(NamedTuple):
             return "vector", extents[vector], width * VECTOR_GRAIN
         return "first", extents[0], 1
 
-    def partial_bytes(self, extents: Sequence[int], blocks: int) -> int:
-        """Bytes of the accumulators that a split nest leaves between its two passes."""
-        if not self.split:
-            return 0
-        return self.accumulators * blocks * (extents[0] if self.roles[0] == "parallel" else 1) * 16
+    def partial_bytes(self, split: str, extents: Sequence[int]) -> int:
+        """Bytes of the accumulators that a nest keeps in memory between its passes, if ``split_at`` gives this."""
+        columns, blocks = 1, 0
+        if split == "blocks":
+            blocks, columns = self.split_at(extents)[1], extents[0] if self.roles[0] == "parallel" else 1
+        elif split == "vector" and self.split and self.is_light and extents[0] >= LONG_ROWS:
+            columns, blocks = extents[0], -(-extents[1] // BLOCK_ROWS)
+        return self.accumulators * blocks * columns * 16
 
     def scratch_bytes(self, extents: Sequence[int]) -> int:
         """Bytes of scratch one call needs."""

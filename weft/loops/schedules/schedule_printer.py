@@ -46,6 +46,8 @@ def _rows(schedule: Schedule) -> list[str]:
         parts = [f"{found[0]} in flight, last masked" if len(runs[0].loops) > 1 and not runs[0].ordered else found[0]]
     else:
         parts = [f"loops {' | '.join(found)} in flight"]
+    if schedule.together > 1:
+        parts.append(f"{schedule.together} rows together")
     fetched = sorted({k for run in runs for k in run.fetched})
     return [*parts, *([f"next row of {_listed('in', fetched)} fetched"] if fetched else [])]
 

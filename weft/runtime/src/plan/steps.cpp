@@ -26,6 +26,8 @@ enum class Split { none, first, vector, blocks };
 // elements between two checks for an interrupt, about a millisecond; whole vectors
 constexpr int64_t kStretch = int64_t{1} << 20;
 
+constexpr int64_t kAllBlocks = int64_t{1} << 40;  // more blocks of rows than there are
+
 int64_t align_up(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
 
 // A loop nest in machine code, and the outer dimensions that this step iterates around it.
@@ -124,7 +126,8 @@ class KernelStep final : public Step {
       for (; low < high && !stream_cancelled(number); low = range[3]) {
         range[2] = low;
         range[3] = std::min(high, low + kStretch);
-        function(bases, params.data(), range, memory);
+        if (partial == nullptr) function(bases, params.data(), range, memory);
+        else call_in_passes(number, bases, low, range[3], partial, memory);
       }
       return;
     }
@@ -136,6 +139,14 @@ class KernelStep final : public Step {
       range[3] = high;
     }
     function(bases, params.data(), range, memory);
+  }
+
+  // Columns whose sums wait in memory while some rows are added at a time, then are finished.
+  void call_in_passes(uint64_t number, void* const* bases, int64_t low, int64_t high, char* partial,
+                      char* memory) const {
+    int64_t range[7] = {low, high, 0, kAllBlocks, 0, reinterpret_cast<int64_t>(partial)};
+    range[6] = reinterpret_cast<int64_t>(stream_stop_word(number));
+    for (; range[4] < 2; ++range[4]) function(bases, params.data(), range, memory);
   }
 
   static void run_chunk(void* context, int64_t low, int64_t high) {

@@ -1,0 +1,113 @@
+"""Reductions of several rows at a time: their loops are one, and their accumulators are folded together.
+
+    for 8 rows: a vector of each, of each, ...;  fold pairs of rows, pairs of pairs, ...  ->  one vector of 8 results
+
+A single row pays for its loops and for a fold in which each combination waits for the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from weft.codegen.arithmetic.emitter import Emitter, Value
+from weft.codegen.arithmetic.lanes import Lanes, V
+from weft.codegen.nests import instances, lane_loops, reduce_tree
+from weft.codegen.nests.instances import Instance, Position
+from weft.loops import ir
+from weft.loops.reduction_tree import BLOCK_LANES
+
+if TYPE_CHECKING:
+    from weft.codegen.nests.rows import RowWriter
+
+ALONE = 1024  # elements: longer rows that share nothing are read one after the other
+
+
+class RowsTogether:
+    """Writes the loop over the rows of a nest, along the parallel dimension ``dim``."""
+
+    def __init__(self, rows: RowWriter, dim: int) -> None:
+        self.rows, self.dim, self.parent = rows, dim, rows.parent
+        self.writer, self.nest, self.many = rows.writer, rows.nest, rows.schedule.together
+        self.first, *others = rows.schedule.phases
+        self.ends = [s for run in others for s in run.phase.before]
+        self.lanes = Lanes(self.writer, self.many)
+
+    def write(self, place: Position) -> None:
+        """All rows; only those of one block are done together: a long one alone is read as fast."""
+        parent, writer, every = self.parent, self.writer, range(len(self.nest.operands))
+        low, high = parent.limits(place, self.dim)
+        longest = BLOCK_LANES if self.rows.shared(self.first.phase) else ALONE
+        is_near = writer.compare_index("sle", parent.extents[self.rows.vector], str(longest))
+        end = writer.choose_index(is_near, lane_loops.whole(parent, low, high, self.many), low)
+
+        def some(index: str, _: list[str]) -> list[str]:
+            read = ir.operands((*self.first.phase.before, *self.first.phase.body))
+            points, totals = self._reduced(self._places(place, index, read))
+            others = [k for k in every if k not in read]
+            if self._ends_in_lanes():
+                self._end(parent.enter(place, self.dim, index, every), totals)
+            else:
+                self._end_apart(self._places(place, index, others), points, totals)
+            return []
+
+        def one(index: str, _: list[str]) -> list[str]:
+            self.rows.alone(parent.enter(place, self.dim, index, every))
+            return []
+
+        writer.loop(low, end, self.many, [], some)
+        writer.loop(end, high, 1, [], one)
+
+    def _places(self, place: Position, index: str, operands: Sequence[int]) -> list[Position]:
+        """The places of rows that follow each other."""
+        places = [self.parent.enter(place, self.dim, index, operands)]
+        while len(places) < self.many:
+            after = self.parent.enter(places[-1], self.dim, "1", operands)
+            indices = {**after.indices, self.dim: self.writer.index("add", index, str(len(places)))}
+            places.append(after.replace(indices=indices))
+        return places
+
+    def _reduced(self, places: Sequence[Position]) -> tuple[list[Instance], list[Value]]:
+        """The rows' own values, and their totals, a row in each lane."""
+        rows, phase, scalars = [], self.first.phase, self.parent.scalars
+        points = [instances.fresh(scalars, scalars.values) for _ in places]
+        for point, place in zip(points, places, strict=True):
+            self.parent.run(phase.before, [point], place)
+            rows.append((self.rows.hoisted(phase, self.rows.wide(phase, point), place), place))
+        emit = Emitter(self.lanes)
+        begun = reduce_tree.flat_accs([reduce_tree.identities(reduction, emit) for reduction in phase.reductions])
+        return points, self.rows.combine(phase, begun, self.rows.blocks(self.first, rows, "0"), self.lanes)
+
+    # what is done once for each row
+
+    def _ends_in_lanes(self) -> bool:
+        """Whether the rows' results are read and written as a vector."""
+        strides = [operand.strides[self.dim] for operand in self.nest.operands]
+        plain = all(
+            isinstance(s, ir.Apply | ir.Param)
+            or (isinstance(s, ir.Store) and strides[s.operand] == 1)
+            or (isinstance(s, ir.Load) and strides[s.operand] in (0, 1))
+            for s in self.ends
+        )
+        return plain and not self.first.phase.before
+
+    def _end(self, place: Position, totals: list[Value]) -> None:
+        wide = self.parent.copy(self.lanes, {})
+        wide.values = {n: wide.memory.splat(v) for n, v in self.parent.scalars.values.items()}
+        self.rows.finish(self.first.phase, wide, totals)
+        for s in self.ends:
+            if isinstance(s, ir.Store):
+                wide.memory.store(wide.values[s.value], place.pointers[s.operand])
+            elif isinstance(s, ir.Load) and self.nest.operands[s.operand].strides[self.dim]:
+                wide.values[s.out] = wide.memory.load(self.nest.operands[s.operand].dtype, place.pointers[s.operand])
+            else:
+                self.parent.run([s], [wide], place)
+
+    def _end_apart(self, places: Sequence[Position], points: Sequence[Instance], totals: list[Value]) -> None:
+        one = self.parent.scalar
+        for row, (point, place) in enumerate(zip(points, places, strict=True)):
+            own = [
+                Value(v.dtype, tuple([V(one, p.element, self.lanes.extract(p, row)) for p in v.parts])) for v in totals
+            ]
+            self.rows.finish(self.first.phase, point, own)
+            self.parent.run(self.ends, [point], place)
