@@ -19,8 +19,9 @@ from weft.codegen.nests.frame import Frame
 from weft.codegen.nests.groups import Groups
 from weft.codegen.nests.instances import Instance, Position
 from weft.codegen.nests.reduce_tree import Accumulators
-from weft.loops import elements, ir, uniform
+from weft.loops import elements, ir
 from weft.loops.reduction_tree import BLOCK_LANES
+from weft.loops.schedules import uniform
 from weft.loops.schedules.decisions import SEARCHED, RowPhase
 from weft.loops.schedules.lane_loops import LaneLoop
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft._base.record import Record
-from weft.loops import costs, ir
+from weft.loops import ir
 from weft.loops.body import Body
 from weft.loops.collapse import Loop, collapse, reduced_loops, split_outer, stride_class, unit_axes, without_units
 from weft.loops.reduction_tree import BLOCK_LANES, BLOCK_ROWS, LANES
-from weft.loops.schedules import row_spaces
+from weft.loops.schedules import costs, row_spaces
 from weft.loops.schedules.thresholds import NOTHING_ASKED, SHORT, SHORT_OF_WORDS, Thresholds, are_many, thresholds
 
 MAX_PARALLEL = 3  # parallel loops of a nest

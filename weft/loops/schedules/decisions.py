@@ -15,7 +15,7 @@ import numpy as np
 
 from weft._base.record import Record
 from weft._base.target import Target
-from weft._base.target_model import LINE
+from weft._base.target_model import LINE, Model
 from weft.loops import elements, ir
 from weft.loops.reduction_tree import LANES
 from weft.loops.schedules import (
@@ -297,34 +297,11 @@ class _Decider:
         accumulators = LANES if self.lanes <= nest.width else 2 * self.lanes
         phases = tuple([self.row_phase(phase, accumulators // self.lanes) for phase in nest.phases])
         streamed = None if nest.split else self.streamed((), None)
-        together = self.together(phases, accumulators)
+        together = _together(nest, self.model, self.lanes, phases, accumulators)
         return Schedule(
             nest, self.lanes, near=self.near(), phases=phases, accumulators=accumulators, streamed=streamed,
             together=together,
         )  # fmt: skip
-
-    def together(self, phases: Sequence[RowPhase], accumulators: int) -> int:
-        """How many rows are reduced at a time: as many as there are registers for, if nothing follows but a store."""
-        nest, (first, *others) = self.nest, phases
-        plain = not (nest.split or nest.long or nest.rows or nest.digits) and len(self.reduced_dims()) == 1
-        ends = (
-            first.first is None
-            and not first.ordered
-            and not any(run.phase.body or run.phase.reductions for run in others)
-        )
-        if not plain or not ends or not first.phase.reductions or not nest.vector:
-            return 1
-        if any(isinstance(s, ir.Store | ir.Update | ir.Guard | ir.LoadAt) for s in first.phase.body):
-            return 1
-        if costs.instructions(first.phase.body) > self.model.unrolled:
-            return 1
-        held = sum([elements.of(np.dtype(d)).size for r in first.phase.reductions for d, _ in r.accumulators])
-        kept = accumulators if nest.short is None else self.lanes
-        rows = self.model.kept_bytes // (held * kept)
-        return min(1 << max(rows.bit_length() - 1, 0), self.lanes, *([MOST_TOGETHER] if nest.short is None else []))
-
-    def reduced_dims(self) -> list[int]:
-        return [d for d, dim in enumerate(self.nest.dims) if dim.role == "reduced"]
 
     def row_phase(self, phase: ir.Phase, most: int) -> RowPhase:
         model, cost = self.model, costs.instructions(phase.body)
@@ -475,3 +452,22 @@ class _Decider:
         # only transposed tiles use the stores of other lanes
         aligned = len(loops) > 1 and len(nest.dims) > 1 and loops[-1].rest == "masked" and lanes == self.lanes
         return Streamed(tuple(found), least, lanes, aligned)
+
+
+def _together(nest: ir.Nest, model: Model, lanes: int, phases: Sequence[RowPhase], accumulators: int) -> int:
+    """How many rows are reduced at a time: as many as there are registers for, if nothing follows but a store."""
+    first, *others = phases
+    plain = not (nest.split or nest.long or nest.rows or nest.digits)
+    ends = not any(run.phase.body or run.phase.reductions for run in others)
+    if not plain or not ends or not nest.vector or [dim.role for dim in nest.dims].count("reduced") != 1:
+        return 1
+    if not first.phase.reductions or first.first is not None or first.ordered:
+        return 1
+    if any(isinstance(s, ir.Store | ir.Update | ir.Guard | ir.LoadAt) for s in first.phase.body):
+        return 1
+    if costs.instructions(first.phase.body) > model.unrolled:
+        return 1
+    sizes = [elements.of(np.dtype(dtype)).size for r in first.phase.reductions for dtype, _ in r.accumulators]
+    rows = model.kept_bytes // (sum(sizes) * (accumulators if nest.short is None else lanes))
+    most = MOST_TOGETHER if nest.short is None else lanes
+    return min(1 << max(rows.bit_length() - 1, 0), lanes, most)
