@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -64,6 +68,42 @@ def test_products_by_the_transpose(cls: Any) -> None:
     same(getattr(sparse, f"{name}_matmat")(m, B), M @ B)
     with pytest.raises(ValueError, match="cannot be multiplied"):
         _ = m @ B[:4]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ["bcoo", "bcsr", "coo", "csr"])
+def test_modules_of_formats_have_jaxs_functions(name: str) -> None:
+    """Names and parameters; ``from ...sparse.coo import COO`` in a new process gives a class that has its methods."""
+    ours, theirs = (importlib.import_module(f"{x}.experimental.sparse.{name}") for x in ("weft", "jax"))
+    absent = {"bcoo_conv_general_dilated", "bcoo_eliminate_zeros", "bcsr_eliminate_zeros"}
+    functions = {key for key in dir(theirs) if key.startswith(f"{name}_") and not key.endswith("_p")} - absent
+    assert functions and getattr(ours, name.upper()) is getattr(sparse, name.upper())
+    for key in functions:
+        found, wanted = (inspect.signature(getattr(module, key)).parameters for module in (ours, theirs))
+        assert list(found) == list(wanted), key
+        assert getattr(ours, key) is getattr(sparse, key)
+    program = (
+        f"from weft.experimental.sparse.{name} import {name.upper()} as M\nassert (M.fromdense([[2.0]]) @ [3.0]) == 6"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ["coo", "csr"])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_functions_of_plain_matrices_beside_jax(name: str, transpose: bool) -> None:
+    ours, theirs = (importlib.import_module(f"{x}.experimental.sparse.{name}") for x in ("weft", "jax"))
+    right, found = (B[:4] if transpose else B), []
+    for module in (ours, theirs):
+        of = {key: getattr(module, f"{name}_{key}") for key in ("fromdense", "todense", "matvec", "matmat")}
+        m = of["fromdense"](M)
+        products = of["matvec"](m, right[:, 0], transpose=transpose), of["matmat"](m, right, transpose=transpose)
+        leaves = m.tree_flatten()[0]
+        found.append([*leaves, of["todense"](m), *products])
+    for mine, wanted in zip(*found, strict=True):
+        np.testing.assert_array_equal(np.asarray(mine), np.asarray(wanted))
+        assert mine.dtype == wanted.dtype
 
 
 def test_buffers_of_sorted_and_unique_arrays() -> None:

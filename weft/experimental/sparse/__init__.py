@@ -14,7 +14,7 @@ from weft._base import lazy as _lazy, unbuilt as _unbuilt
 _NAMES = _lazy.Names(
     "weft.experimental.sparse",
     {
-        "experimental.sparse.bcoo": "BCOO",
+        "experimental.sparse.batched": "BCOO",
         "experimental.sparse.bcoo_layout": """
             bcoo_extract bcoo_fromdense bcoo_sort_indices bcoo_sum_duplicates bcoo_todense
             bcoo_update_layout""",
@@ -26,16 +26,15 @@ _NAMES = _lazy.Names(
         "experimental.sparse.bcsr": """
             BCSR bcsr_broadcast_in_dim bcsr_concatenate bcsr_dot_general bcsr_extract bcsr_fromdense
             bcsr_sum_duplicates bcsr_todense""",
+        "experimental.sparse.coo": "COO coo_fromdense coo_matmat coo_matvec coo_todense",
+        "experimental.sparse.csr": "CSC CSR csr_fromdense csr_matmat csr_matvec csr_todense",
         "experimental.sparse.construct": "empty eye random_bcoo",
         "experimental.sparse.gradients": "grad jacfwd jacobian jacrev value_and_grad",
         "experimental.sparse.matrix": """
             CuSparseEfficiencyWarning JAXSparse SparseEfficiencyError SparseEfficiencyWarning todense""",
-        "experimental.sparse.rows_and_columns": """
-            COO CSC CSR coo_fromdense coo_matmat coo_matvec coo_todense csr_fromdense csr_matmat
-            csr_matvec csr_todense""",
         "experimental.sparse.sparsified": "sparsify",
     },
-    submodules="linalg",
+    submodules="bcoo bcsr coo csr linalg",
 )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
 # fmt: off
 from typing import Any as _Any
 
-from weft.experimental.sparse import linalg as linalg
-from weft.experimental.sparse.bcoo import BCOO as BCOO
+from weft.experimental.sparse import bcoo as bcoo, bcsr as bcsr, coo as coo, csr as csr, linalg as linalg
+from weft.experimental.sparse.batched import BCOO as BCOO
 from weft.experimental.sparse.bcoo_layout import (
     bcoo_extract as bcoo_extract, bcoo_fromdense as bcoo_fromdense, bcoo_sort_indices as bcoo_sort_indices,
     bcoo_sum_duplicates as bcoo_sum_duplicates, bcoo_todense as bcoo_todense, bcoo_update_layout as bcoo_update_layout
@@ -25,6 +25,14 @@ from weft.experimental.sparse.bcsr import (
     bcsr_sum_duplicates as bcsr_sum_duplicates, bcsr_todense as bcsr_todense
 )
 from weft.experimental.sparse.construct import empty as empty, eye as eye, random_bcoo as random_bcoo
+from weft.experimental.sparse.coo import (
+    COO as COO, coo_fromdense as coo_fromdense, coo_matmat as coo_matmat, coo_matvec as coo_matvec,
+    coo_todense as coo_todense
+)
+from weft.experimental.sparse.csr import (
+    CSC as CSC, CSR as CSR, csr_fromdense as csr_fromdense, csr_matmat as csr_matmat, csr_matvec as csr_matvec,
+    csr_todense as csr_todense
+)
 from weft.experimental.sparse.gradients import (
     grad as grad, jacfwd as jacfwd, jacobian as jacobian, jacrev as jacrev, value_and_grad as value_and_grad
 )
@@ -32,11 +40,6 @@ from weft.experimental.sparse.matrix import (
     CuSparseEfficiencyWarning as CuSparseEfficiencyWarning, JAXSparse as JAXSparse,
     SparseEfficiencyError as SparseEfficiencyError, SparseEfficiencyWarning as SparseEfficiencyWarning,
     todense as todense
-)
-from weft.experimental.sparse.rows_and_columns import (
-    COO as COO, CSC as CSC, CSR as CSR, coo_fromdense as coo_fromdense, coo_matmat as coo_matmat,
-    coo_matvec as coo_matvec, coo_todense as coo_todense, csr_fromdense as csr_fromdense, csr_matmat as csr_matmat,
-    csr_matvec as csr_matvec, csr_todense as csr_todense
 )
 from weft.experimental.sparse.sparsified import sparsify as sparsify
 

@@ -14,7 +14,7 @@ import numpy as np
 from weft import errors
 from weft import numpy as jnp
 from weft import operations as lax
-from weft.experimental.sparse.bcoo import BCOO
+from weft.experimental.sparse.batched import BCOO
 from weft.experimental.sparse.matrix import (
     SparseEfficiencyError,
     SparseEfficiencyWarning,
@@ -122,11 +122,10 @@ def _extract(sparr: BCOO, arr: Any, unique: bool) -> BCOO:
     return with_buffers(sparr, data, sparr.indices)
 
 
-def with_buffers(like: BCOO, data: Any, indices: Any) -> BCOO:
-    """A BCOO array of the shape and the promises of another."""
-    return BCOO(
-        (data, indices), shape=like.shape, indices_sorted=like.indices_sorted, unique_indices=like.unique_indices
-    )
+def with_buffers(like: BCOO, data: Any, indices: Any, shape: Sequence[int] | None = None) -> BCOO:
+    """A BCOO array of the promises of another, and of its shape if none is given."""
+    shape, in_order, unique = like.shape if shape is None else shape, like.indices_sorted, like.unique_indices
+    return BCOO((data, indices), shape=shape, indices_sorted=in_order, unique_indices=unique)
 
 
 def _index_batch(mat: BCOO) -> tuple[int, ...]:
@@ -287,7 +286,7 @@ def _dense_to_sparse(mat: BCOO, count: int) -> BCOO:
         return data.reshape(-1, *data.shape[1 + count :]), jnp.concatenate([kept, places], axis=1)
 
     data, indices = over_batches(move, mat.batch_shape, mat.data, mat.indices)
-    return BCOO((data, indices), shape=mat.shape, indices_sorted=mat.indices_sorted, unique_indices=mat.unique_indices)
+    return with_buffers(mat, data, indices)
 
 
 @compiled("n_batch")

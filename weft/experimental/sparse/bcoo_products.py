@@ -13,8 +13,8 @@ from typing import Any
 
 from weft import numpy as jnp
 from weft import operations as lax
-from weft.experimental.sparse.bcoo import BCOO
-from weft.experimental.sparse.bcoo_layout import bcoo_sum_duplicates, groups, inside, padded, zero_padding
+from weft.experimental.sparse.batched import BCOO
+from weft.experimental.sparse.bcoo_layout import bcoo_sum_duplicates, groups, inside, padded, with_buffers, zero_padding
 from weft.experimental.sparse.matrix import JAXSparse, add_rows, compiled, gather_rows, over_batches
 from weft.numpy import promotion
 
@@ -294,5 +294,4 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
         return ldata * gather_rows(sums, group[:count, None])
 
     data = over_batches(product, lhs.batch_shape, ldata, lhs.indices, rdata, rhs.indices)
-    return BCOO((data, lhs.indices), shape=lhs.shape,
-                indices_sorted=lhs.indices_sorted, unique_indices=lhs.unique_indices)  # fmt: skip
+    return with_buffers(lhs, data, lhs.indices)

@@ -6,19 +6,20 @@ bcoo_slice rows 1..3: indices - 1 where inside, otherwise padding     bcoo_reduc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import numpy as jnp
 from weft import operations as lax
 from weft.batching.vmap import vmap
-from weft.experimental.sparse.bcoo import BCOO
+from weft.experimental.sparse.batched import BCOO
 from weft.experimental.sparse.bcoo_layout import (
     bcoo_sum_duplicates,
     bcoo_update_layout,
     grid,
     inside,
     padded,
+    with_buffers,
     zero_padding,
 )
 from weft.experimental.sparse.matrix import compiled
@@ -78,8 +79,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     if dense:
         data = jnp.sum(mat.data, axis=dense, dtype=mat.dtype)
         shape = tuple(extent for axis, extent in enumerate(mat.shape) if axis - mat.ndim not in dense)
-        mat = BCOO((data, mat.indices), shape=shape,
-                   indices_sorted=mat.indices_sorted, unique_indices=mat.unique_indices)  # fmt: skip
+        mat = with_buffers(mat, data, mat.indices, shape)
     batch = [axis for axis in axes if axis < mat.n_batch]
     columns = [axis - mat.n_batch for axis in axes if mat.n_batch <= axis < last]
     if batch:  # summed batch dimensions become the last ones, then sparse ones, whose columns are left out
@@ -134,7 +134,7 @@ def bcoo_reshape(
         columns = [jnp.where(valid, p, extent) for p, extent in zip(places, sparse, strict=True)]
         moved = jnp.stack(columns, axis=-1).astype(indices.dtype) if columns else indices[..., :0]
         data, indices = (zero_padding(mat).reshape(data.shape) if not sparse else data), moved
-    return BCOO((data, indices), shape=sizes, indices_sorted=mat.indices_sorted, unique_indices=mat.unique_indices)
+    return with_buffers(mat, data, indices, sizes)
 
 
 @compiled("dimensions")
@@ -148,10 +148,9 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     dense = tuple(d - last + first + 1 for d in dims if d >= last)
     data, indices = lax.squeeze(arr.data, batch + dense), lax.squeeze(arr.indices, batch)
     shape = tuple(e for d, e in enumerate(arr.shape) if d not in dims or first <= d < last)
-    made = BCOO((data, indices), shape=shape, indices_sorted=arr.indices_sorted, unique_indices=arr.unique_indices)
+    made = with_buffers(arr, data, indices, shape)
     out = drop_columns(made, [d - first for d in dims if first <= d < last])
-    return BCOO((out.data, out.indices), shape=out.shape,
-                indices_sorted=arr.indices_sorted, unique_indices=arr.unique_indices)  # fmt: skip
+    return with_buffers(arr, out.data, out.indices, out.shape)
 
 
 @compiled("shape", "broadcast_dimensions", "sharding")
@@ -272,17 +271,24 @@ def bcoo_slice(
         start, limit, step, extent = ranges[d]
         return lax.slice_in_dim(buffer, start, limit, step, axis) if buffer.shape[axis] == extent else buffer
 
-    data, indices = mat.data, mat.indices
-    for d in range(first):
-        data, indices = cut(data, d, d), cut(indices, d, d)
-    for d in range(last, mat.ndim):
-        data = cut(data, d - last + first + 1, d)
+    data, indices = _cut_buffers(mat, cut)
     columns, keep = [], inside(indices, mat.sparse_shape)
     for d, (start, limit, step, _) in enumerate(ranges[first:last]):
         column = indices[..., d]
         keep = keep & (column >= start) & (column < limit) & ((column - start) % step == 0)
         columns.append((column - start) // step)
     return _kept(mat, data, columns, keep, shape)
+
+
+def _cut_buffers(mat: BCOO, cut: Callable[[Any, int, int], Any]) -> tuple[Any, Any]:
+    """The buffers, cut along the dimensions that are not indexed: ``cut(buffer, axis, dimension)``."""
+    first, last = mat.n_batch, mat.n_batch + mat.n_sparse
+    data, indices = mat.data, mat.indices
+    for d in range(first):
+        data, indices = cut(data, d, d), cut(indices, d, d)
+    for d in range(last, mat.ndim):
+        data = cut(data, d - last + first + 1, d)
+    return data, indices
 
 
 def _kept(mat: BCOO, data: Any, columns: list[Any], keep: Any, shape: tuple[int, ...]) -> BCOO:
@@ -315,11 +321,7 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
             return buffer
         return lax.dynamic_slice_in_dim(buffer, starts[d], sizes[d], axis)
 
-    data, indices = mat.data, mat.indices
-    for d in range(first):
-        data, indices = cut(data, d, d), cut(indices, d, d)
-    for d in range(last, mat.ndim):
-        data = cut(data, d - last + first + 1, d)
+    data, indices = _cut_buffers(mat, cut)
     keep = inside(indices, mat.sparse_shape)
     columns = [indices[..., d] - starts[first + d] for d in range(mat.n_sparse)]
     for column, size in zip(columns, sizes[first:last], strict=True):

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from weft import numpy as jnp
-from weft.experimental.sparse import bcoo_layout, bcoo_products, bcoo_shapes, matrix
-from weft.experimental.sparse.bcoo import BCOO, Batched
+from weft.experimental.sparse import bcoo_layout, bcoo_products, bcoo_shapes, matrix, operators
+from weft.experimental.sparse.batched import BCOO, Batched
 from weft.experimental.sparse.matrix import JAXSparse, compiled, over_batches, pointers_of, rows_of
+
+_INSTALLED = operators  # the methods of BCOO
 
 
 class BCSR(Batched):
@@ -34,39 +34,9 @@ class BCSR(Batched):
     indptr: Any
     _leaves, _index_rank, _sparse_rank = ("data", "indices", "indptr"), 1, 2
 
-    def __init__(
-        self,
-        args: tuple[Any, Any, Any],
-        *,
-        shape: Sequence[int],
-        indices_sorted: bool = False,
-        unique_indices: bool = False,
-    ) -> None:
-        self.data, self.indices, self.indptr = (jnp.asarray(buffer) for buffer in args)
-        self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
-        super().__init__(args, shape=shape)
-        self._check(self._buffers)
-        dtypes = self.indices.dtype, self.indptr.dtype
-        if not np.issubdtype(dtypes[0], np.integer) or dtypes[0] != dtypes[1]:
-            raise TypeError(f"[BCSR] indices and indptr must be integers of one dtype, got {dtypes[0]}, {dtypes[1]}")
-
-    def _buffers(self) -> Sequence[tuple[str, Any, tuple[int, ...]]]:
-        values, pointers = (self.nse, *self.dense_shape), (self.sparse_shape[0] + 1,)
-        return ("data", self.data, values), ("indices", self.indices, (self.nse,)), ("indptr", self.indptr, pointers)
-
-    @property
-    def nse(self) -> int:
-        return self.indices.shape[-1]
-
-    @property
-    def n_batch(self) -> int:
-        """The number of batch dimensions."""
-        return self.indices.ndim - 1
-
-    @property
-    def n_sparse(self) -> int:
-        """The number of dimensions that are indexed: rows and columns."""
-        return 2
+    def _extents(self) -> dict[str, tuple[int, ...]]:
+        pointers = (self.sparse_shape[0] + 1,)
+        return {"data": (self.nse, *self.dense_shape), "indices": (self.nse,), "indptr": pointers}
 
     @classmethod
     def fromdense(
@@ -87,22 +57,8 @@ class BCSR(Batched):
         """The BCSR matrix of one of SciPy's."""
         matrix.refuse_dimensions_of_scipy("BCSR", n_dense, n_batch)
         csr = mat.tocsr()
-        indices, indptr = (x.astype(index_dtype or "int32") for x in (csr.indices, csr.indptr))
-        return cls((csr.data, indices, indptr), shape=csr.shape, indices_sorted=bool(csr.has_sorted_indices))
-
-    @classmethod
-    def _empty(
-        cls,
-        shape: Sequence[int],
-        *,
-        dtype: Any = None,
-        index_dtype: Any = "int32",
-        n_dense: int = 0,
-        n_batch: int = 0,
-        nse: int = 0,
-    ) -> BCSR:
-        empty = BCOO._empty(shape, dtype=dtype, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch, nse=nse)
-        return cls.from_bcoo(empty)
+        buffers = matrix.buffers_of_scipy(csr, cls._leaves, index_dtype or "int32")
+        return cls(buffers, shape=csr.shape, indices_sorted=bool(csr.has_sorted_indices))
 
     def to_bcoo(self) -> BCOO:
         """The same array with a row index for every element."""
@@ -143,14 +99,12 @@ class BCSR(Batched):
 @compiled()
 def _from_bcoo(arr: BCOO) -> BCSR:
     if not arr.indices_sorted:
-        bounded = BCOO((arr.data, bcoo_layout.padded(arr.indices, arr.sparse_shape)), shape=arr.shape,
-                       unique_indices=arr.unique_indices)  # fmt: skip
-        arr = bounded.sort_indices()
+        arr = bcoo_layout.with_buffers(arr, arr.data, bcoo_layout.padded(arr.indices, arr.sparse_shape)).sort_indices()
     rows, columns = arr.indices[..., 0], arr.indices[..., 1]
     count = arr.sparse_shape[0]
     indptr = over_batches(lambda rows: pointers_of(rows, count), rows.shape[: arr.n_batch], rows)
-    return BCSR((arr.data, columns, indptr), shape=arr.shape,
-               indices_sorted=True, unique_indices=arr.unique_indices)  # fmt: skip
+    buffers, unique = (arr.data, columns, indptr), arr.unique_indices
+    return BCSR(buffers, shape=arr.shape, indices_sorted=True, unique_indices=unique)
 
 
 @compiled()

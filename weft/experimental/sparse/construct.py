@@ -5,6 +5,7 @@ eye(3) -> BCOO(float32[3, 3], nse=3)     random_bcoo(key, (100, 100), nse=0.1) -
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,21 +13,29 @@ from typing import Any
 from weft import numpy as jnp
 from weft import random
 from weft.batching.vmap import vmap
-from weft.experimental.sparse import operators
-from weft.experimental.sparse.bcoo import BCOO
-from weft.experimental.sparse.bcoo_layout import split_counts
+from weft.experimental.sparse.batched import BCOO
+from weft.experimental.sparse.bcoo_layout import bcoo_update_layout, split_counts
 from weft.experimental.sparse.bcsr import BCSR
+from weft.experimental.sparse.coo import COO
+from weft.experimental.sparse.csr import CSC, CSR
 from weft.experimental.sparse.matrix import JAXSparse
-from weft.experimental.sparse.rows_and_columns import COO, CSC, CSR
 
-FORMATS: dict[str, Any] = {"bcoo": BCOO, "bcsr": BCSR, "coo": COO, "csr": CSR, "csc": CSC}
-_INSTALLED = operators  # the methods of BCOO
+FORMATS: dict[str, Callable[[BCOO], JAXSparse]] = {
+    "bcoo": lambda arr: arr,
+    "bcsr": BCSR.from_bcoo,
+    "coo": functools.partial(COO._of_bcoo, cols_sorted=True),  # as those of ``empty`` and ``eye`` are
+    "csr": CSR._of_bcoo,
+    "csc": CSC._of_bcoo,
+}
 
 
-def _format(name: str, sparse_format: str) -> Any:
+def _in_format(name: str, sparse_format: str, made: Callable[..., BCOO], **layout: Any) -> JAXSparse:
+    """A BCOO array in another format; ``layout`` is what only arrays with batch dimensions have."""
     if sparse_format not in FORMATS:
         raise ValueError(f"[{name}] sparse_format must be one of {sorted(FORMATS)}, got {sparse_format!r}")
-    return FORMATS[sparse_format]
+    if layout and not sparse_format.startswith("b"):
+        raise TypeError(f"[{name}] {', '.join(layout)} of a {sparse_format!r} matrix: only BCOO and BCSR have them")
+    return FORMATS[sparse_format](made(**layout))
 
 
 def empty(
@@ -36,7 +45,21 @@ def empty(
 
     BCOO and BCSR take ``n_batch``, ``n_dense`` and ``nse`` (places of padding, none by default).
     """
-    return _format("empty", sparse_format)._empty(shape, dtype=dtype, index_dtype=index_dtype, **kwds)
+    made = functools.partial(_empty, tuple(shape), dtype, index_dtype)
+    return _in_format("empty", sparse_format, made, **kwds)
+
+
+def _empty(
+    shape: tuple[int, ...], dtype: Any, index_dtype: Any, n_dense: int = 0, n_batch: int = 0, nse: int = 0
+) -> BCOO:
+    """All zeros: ``nse`` elements of padding."""
+    n_sparse = len(shape) - n_dense - n_batch
+    if n_sparse < 0 or n_dense < 0 or n_batch < 0 or nse < 0:
+        raise ValueError(f"[empty] shape {shape} has no {n_batch} batch and {n_dense} dense dimensions, nse={nse}")
+    batch, sparse, dense = shape[:n_batch], shape[n_batch : n_batch + n_sparse], shape[n_batch + n_sparse :]
+    data = jnp.zeros((*batch, nse, *dense), dtype)
+    indices = jnp.full((*batch, nse, n_sparse), jnp.array(sparse, index_dtype), index_dtype)
+    return BCOO((data, indices), shape=shape, indices_sorted=True, unique_indices=True)
 
 
 def eye(
@@ -54,10 +77,16 @@ def eye(
     >>> sparse.eye(2, 3, 1).todense().tolist()
     [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    columns = N if M is None else M
-    if sparse_format == "bcsr":
-        return BCSR.from_bcoo(BCOO._eye(N, columns, k, dtype=dtype, index_dtype=index_dtype, **kwds))
-    return _format("eye", sparse_format)._eye(N, columns, k, dtype=dtype, index_dtype=index_dtype, **kwds)
+    made = functools.partial(_eye, N, N if M is None else M, k, dtype, index_dtype)
+    return _in_format("eye", sparse_format, made, **kwds)
+
+
+def _eye(rows: int, columns: int, k: int, dtype: Any, index_dtype: Any, n_batch: int = 0, n_dense: int = 0) -> BCOO:
+    size = max(0, min(rows + min(k, 0), columns - max(k, 0)))
+    along = jnp.arange(size, dtype=index_dtype)
+    indices = jnp.stack([along + max(0, -k), along + max(0, k)], axis=1)
+    made = BCOO((jnp.ones(size, dtype), indices), shape=(rows, columns), indices_sorted=True, unique_indices=True)
+    return bcoo_update_layout(made, n_batch=n_batch, n_dense=n_dense, on_inefficient=None)
 
 
 def random_bcoo(

@@ -11,7 +11,8 @@ from typing import Any
 
 from weft import tree_util
 from weft.autodiff import gradients, jacobians
-from weft.experimental.sparse.bcoo import BCOO
+from weft.experimental.sparse.batched import BCOO
+from weft.experimental.sparse.bcoo_layout import with_buffers
 from weft.experimental.sparse.matrix import JAXSparse
 
 
@@ -136,8 +137,7 @@ def _rows(x: Any, jacobian: Any) -> Any:
         raise NotImplementedError(f"[jacobian] by {x!r}: only by BCOO arrays without batch dimensions")
     outer = jacobian.shape[: jacobian.ndim - x.data.ndim]
     indices = x.indices.reshape(*[1] * len(outer), *x.indices.shape)
-    return BCOO((jacobian, indices), shape=(*outer, *x.shape),
-                indices_sorted=x.indices_sorted, unique_indices=x.unique_indices)  # fmt: skip
+    return with_buffers(x, jacobian, indices, (*outer, *x.shape))
 
 
 jacfwd = _jacobian(jacobians.jacfwd)

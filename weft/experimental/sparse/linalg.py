@@ -18,8 +18,8 @@ from weft.autodiff import implicit
 from weft.control import while_loop
 from weft.core import avals
 from weft.effects import callbacks
+from weft.experimental.sparse.csr import CSR, csr_matvec
 from weft.experimental.sparse.matrix import JAXSparse
-from weft.experimental.sparse.rows_and_columns import CSR, csr_matvec
 
 __getattr__ = unbuilt.fallback(__name__)
 

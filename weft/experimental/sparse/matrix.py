@@ -71,6 +71,10 @@ class JAXSparse:
         def __iter__(self) -> Any: ...
 
     def __init__(self, args: tuple[Any, ...], *, shape: Sequence[int]) -> None:
+        if self._leaves and len(args) != len(self._leaves):
+            raise ValueError(f"[{type(self).__name__}] takes ({', '.join(self._leaves)}), got {len(args)} buffers")
+        for name, buffer in zip(self._leaves, args, strict=False):
+            setattr(self, name, jnp.asarray(buffer))
         self.shape = tuple(int(extent) for extent in shape)
 
     def __init_subclass__(cls) -> None:
@@ -257,15 +261,16 @@ def add_rows(shape: tuple[int, ...], indices: Any, rows: Any, *, is_sorted: bool
     )  # fmt: skip
 
 
-def diagonal(rows: int, columns: int, k: int) -> tuple[int, int, int]:
-    """The length of the k-th diagonal of a matrix, and the row and column where it begins."""
-    return max(0, min(rows + min(k, 0), columns - max(k, 0))), max(0, -k), max(0, k)
-
-
 def refuse_dimensions_of_scipy(kind: str, n_dense: int, n_batch: int) -> None:
     """NotImplementedError where a matrix of SciPy's is to have batch or dense dimensions."""
     if n_dense or n_batch:
         raise NotImplementedError(f"[{kind}.from_scipy_sparse] SciPy's matrices have no batch or dense dimensions")
+
+
+def buffers_of_scipy(mat: Any, names: Sequence[str], index_dtype: Any) -> tuple[Any, ...]:
+    """The buffers of a matrix of SciPy's, which has them under these names."""
+    data, *indices = [getattr(mat, name) for name in names]
+    return data, *[buffer.astype(index_dtype) for buffer in indices]
 
 
 def rows_of(indptr: Any, nse: int) -> Any:

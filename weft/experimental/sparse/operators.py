@@ -16,7 +16,7 @@ import numpy as np
 from weft import numpy as jnp
 from weft import operations as lax
 from weft.experimental.sparse import bcoo_layout, bcoo_products, bcoo_shapes, matrix
-from weft.experimental.sparse.bcoo import BCOO
+from weft.experimental.sparse.batched import BCOO
 from weft.experimental.sparse.matrix import JAXSparse
 
 
@@ -259,17 +259,6 @@ def from_scipy_sparse(
     return cls((coo.data, indices), shape=coo.shape, indices_sorted=ordered)
 
 
-def _eye(
-    cls: type[BCOO], N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = "int32", n_batch: int = 0,
-    n_dense: int = 0,
-) -> BCOO:  # fmt: skip
-    size, row, column = matrix.diagonal(N, M, k)
-    places = jnp.arange(size, dtype=index_dtype)
-    indices = jnp.stack([places + row, places + column], axis=1)
-    made = cls((jnp.ones(size, dtype), indices), shape=(N, M), indices_sorted=True, unique_indices=True)
-    return bcoo_layout.bcoo_update_layout(made, n_batch=n_batch, n_dense=n_dense, on_inefficient=None)
-
-
 def _dense_result(name: str) -> Callable[..., Any]:
     def compare(self: BCOO, other: Any) -> Any:
         raise NotImplementedError(f"[{name}] of {self!r}: the result would be dense. Use `todense()` if that is meant")
@@ -289,7 +278,6 @@ def _install() -> None:
         "sum_duplicates": sum_duplicates, "transpose": transpose, "sort_indices": bcoo_layout.bcoo_sort_indices,
         "todense": bcoo_layout.bcoo_todense, "update_layout": bcoo_layout.bcoo_update_layout,
         "fromdense": staticmethod(bcoo_layout.bcoo_fromdense), "from_scipy_sparse": classmethod(from_scipy_sparse),
-        "_eye": classmethod(_eye),
     }  # fmt: skip
     for name in ("__gt__", "__ge__", "__lt__", "__le__", "__eq__", "__ne__"):
         methods[name] = _dense_result(name)

@@ -19,7 +19,7 @@ from weft.control import while_loop as control_while
 from weft.core.programs.jaxpr import Jaxpr, Literal
 from weft.dispatch.calls import struct
 from weft.experimental.sparse import bcoo_products, bcoo_shapes, operators
-from weft.experimental.sparse.bcoo import BCOO
+from weft.experimental.sparse.batched import BCOO
 from weft.experimental.sparse.matrix import JAXSparse
 
 Rule = Callable[..., Any]
