@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
@@ -37,16 +36,31 @@ def test_override():
 
 def test_the_processors_maker_is_part_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that differs with it is kept apart."""
-    flags = " ".join(sorted(target._V3 | target._V4))
     found = {}
+    monkeypatch.setattr(runtime, "cpu_target", lambda: "x86-64-v4")
     for maker in ("GenuineIntel", "AuthenticAMD"):
-        text = f"processor\t: 0\nvendor_id\t: {maker}\nflags\t\t: {flags}\n"
-        monkeypatch.setattr("builtins.open", lambda *_, text=text, **__: io.StringIO(text))
-        monkeypatch.setattr(target.platform, "machine", lambda: "x86_64")
+        monkeypatch.setattr(runtime, "cpu_maker", lambda maker=maker: maker)
         found[maker] = target._host()
     assert [host.name for host in found.values()] == ["x86-64-v4"] * 2
     assert found["GenuineIntel"].row_by_row and not found["AuthenticAMD"].row_by_row
     assert found["GenuineIntel"].key != found["AuthenticAMD"].key
+
+
+def test_a_processor_that_runs_no_target_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "cpu_target", lambda: "")
+    with pytest.raises(target.UnsupportedTargetError, match=r"x86-64-v3 .* or aarch64 is needed"):
+        target._host()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/cpuinfo"), reason="the system does not list what the processor has")
+def test_the_runtime_finds_what_the_system_lists() -> None:
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+        listed = next((set(line.split()) for line in lines if line.startswith("flags")), set())
+    wide = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+    expected = (
+        "x86-64-v4" if listed >= wide else "x86-64-v3" if listed >= {"avx2", "fma", "bmi2", "f16c", "movbe"} else ""
+    )
+    assert not listed or runtime.cpu_target() == expected
 
 
 def test_cost_and_scratch():

@@ -154,6 +154,7 @@ def build(name: str, folder: Path, tree: Path, python: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", tree)
     for module in native.glob("_native*.so"):
         shutil.copy(module, tree / "weft" / "runtime")
+    shutil.copytree(native / "products", tree / "weft" / "runtime" / "products", dirs_exist_ok=True)
 
 
 def library(name: str) -> str:

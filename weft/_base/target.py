@@ -1,6 +1,6 @@
 """Targets: the machine that code is written for: vector width, LLVM's name and features, the key of kernel caches.
 
-The host is read from the kernel's own report, so that no compiler need be loaded to know the width.
+The runtime says what the host is, for its own kernels too, so that no compiler need be loaded to know the width.
 ``WEFT_TARGET=x86-64-v3`` (or another name of ``TARGETS``) overrides it.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
 
+from weft import runtime
 from weft._base.record import Record
 from weft._base.target_model import AARCH64, GPU, LARGE_CACHES, X86_V3, X86_V4, Model
 
@@ -61,35 +61,17 @@ GPUS = {
     capability: Target(f"sm_{capability}", _PTX, f"sm_{capability}", f"+ptx{ptx}", 4, (), (), GPU)
     for capability, ptx in ((80, 70), (90, 78))
 }
-_V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
-_V4 = frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 
 
 def _host() -> Target:
-    machine = platform.machine()
-    if machine in ("aarch64", "arm64"):
-        return _with_caches(named("aarch64"))
-    flags, maker = frozenset[str](), ""
-    try:
-        # not "ascii": Python would import that codec, under a lock that a fork by another thread leaves held
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if line.startswith("vendor_id"):
-                    maker = line.split()[-1]
-                elif line.startswith("flags"):
-                    flags = frozenset(line.split())
-                    break
-    except OSError:
-        pass
-    if machine not in ("x86_64", "AMD64") or not flags >= _V3:
-        missing = " ".join(sorted(_V3 - flags))
+    name = runtime.cpu_target()
+    if not name:
         raise UnsupportedTargetError(
-            f"[target] this processor ({machine}) cannot run compiled kernels: x86-64-v3 or aarch64 is needed"
-            f"{', missing ' + missing if missing else ''}."
+            "[target] this processor cannot run compiled kernels: x86-64-v3 (AVX2, FMA, BMI2) or aarch64 is needed."
         )
-    found = named("x86-64-v4" if flags >= _V4 else "x86-64-v3")
+    found = named(name)
     # no file says how a prefetcher works; by maker as measured (benchmarks/NOTES.md)
-    return _with_caches(found.replace(row_by_row=found.model.masks and maker == "GenuineIntel"))
+    return _with_caches(found.replace(row_by_row=found.model.masks and runtime.cpu_maker() == "GenuineIntel"))
 
 
 def _with_caches(found: Target) -> Target:

@@ -14,6 +14,7 @@ from weft.compiler.plans.instructions import Library
 from weft.core.programs.jaxpr import JaxprEqn
 
 runtime.set_lapack_finder(lazy.lapack_files)
+runtime.set_unit_finder(lambda unit: lazy.product_units.kernel(unit))
 
 
 def instructions(equation: JaxprEqn, place: Callable[..., Any], read: Sequence[bool]) -> list[Library] | None:

@@ -37,6 +37,9 @@ MAGIC = b"weftkrn1"
 # magic, compiler version, key, length of the symbol, length of the object, checksum of all but itself
 HEADER = struct.Struct("<8s16s32sHQ32s")
 _COUNTED = HEADER.size - 32  # bytes of the header that the checksum covers
+ANY_COMPILER = (
+    b"of any compiler."  # 16 bytes in place of its version, for entries whose keys say what they were made from
+)
 KERNEL, PROGRAM, TEMPORARY, LEDGER = ".kernel", ".program", ".tmp", ".weft-written"
 _SUFFIXES = (KERNEL, PROGRAM)
 ABANDONED_S = 600  # a temporary file of this age belongs to a process that was killed
@@ -247,7 +250,8 @@ class DiskCache:
             if suffix in counts:
                 counts[suffix] += 1
                 with contextlib.suppress(OSError, DamagedError):
-                    stale += _read(os.path.join(self.folder, name), 24) != MAGIC + self.version
+                    begin = _read(os.path.join(self.folder, name), 24)
+                    stale += begin not in (MAGIC + self.version, MAGIC + ANY_COMPILER)
         return Summary(counts[KERNEL], counts[PROGRAM], nbytes, stale)
 
     def clear(self) -> int:
@@ -326,8 +330,8 @@ def default_folder() -> tuple[str, str] | None:
 
 
 @functools.lru_cache(maxsize=8)
-def _opened(folder: str, bound: int) -> DiskCache | None:
-    version = compiler_version()
+def _opened(folder: str, bound: int, version: bytes | None) -> DiskCache | None:
+    version = version or compiler_version()
     found: Any = (os.path.abspath(folder), None) if folder else default_folder()
     if found is None or version is None:
         _log.debug("kernel cache: off, %s", "no folder for it" if found is None else "the compiler's sources changed")
@@ -335,15 +339,18 @@ def _opened(folder: str, bound: int) -> DiskCache | None:
     return DiskCache(found[0], bound, version, found[1])
 
 
-def current() -> DiskCache | None:
-    """The cache selected by the options of this thread; None if it is off, or its folder is open to other users."""
+def current(version: bytes | None = None) -> DiskCache | None:
+    """The cache selected by the options of this thread; None if it is off, or its folder is open to other users.
+
+    Its entries are those of this compiler, or of another ``version``.
+    """
     if not config.read("cache") or not config.read("enable_compilation_cache"):
         return None
     bound = config.read("compilation_cache_max_size")
     bound = config.read("cache_disk_bytes") if bound < 0 else bound
     if bound <= 0:
         return None
-    found = _opened(config.read("cache_dir") or os.fspath(config.read("compilation_cache_dir") or ""), bound)
+    found = _opened(config.read("cache_dir") or os.fspath(config.read("compilation_cache_dir") or ""), bound, version)
     why = None if found is None else private_files.danger(found.folder)
     if found is not None and why is not None:
         private_files.warn_of(found.folder, why, "compiled programs", "the option cache_dir, WEFT_CACHE_DIR")

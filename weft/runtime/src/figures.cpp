@@ -44,6 +44,8 @@ PyObject* set_figures(PyObject*, PyObject* given) {
   Py_RETURN_NONE;
 }
 
+PyObject* cpu_target(PyObject*, PyObject*) { return PyUnicode_FromString(widest_target()); }
+
 PyObject* cpu_maker(PyObject*, PyObject*) {
 #if defined(__x86_64__)
   if (__builtin_cpu_is("amd")) return PyUnicode_FromString("AuthenticAMD");
@@ -55,11 +57,24 @@ PyObject* cpu_maker(PyObject*, PyObject*) {
 PyMethodDef kMethods[] = {
     {"set_figures", entry_point<set_figures>, METH_O,
      "set_figures({name: value}): the figures of the machine, all of them; once, before there are plans."},
+    {"cpu_target", cpu_target, METH_NOARGS, "cpu_target() -> the widest target that this processor runs, or ''."},
     {"cpu_maker", cpu_maker, METH_NOARGS, "cpu_maker() -> 'AuthenticAMD', 'GenuineIntel', or '' for all others."},
     {},
 };
 
 }  // namespace
+
+const char* widest_target() {
+#if defined(__x86_64__)
+  const bool narrow = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                    __builtin_cpu_supports("avx512vl");
+  return !narrow ? "" : wide ? "x86-64-v4" : "x86-64-v3";
+#else
+  return "aarch64";
+#endif
+}
 
 int register_figures(PyObject* module) { return PyModule_AddFunctions(module, kMethods); }
 

@@ -39,4 +39,7 @@ extern Figures figures;  // written once, with the GIL held
 // LINE and PAGE of the target model, which memory is aligned to while this is compiled.
 constexpr int64_t kLine = 64, kPage = 4096;
 
+// The widest target (weft/_base/target.py) that this processor runs; "" if it runs none.
+const char* widest_target();
+
 }  // namespace weft

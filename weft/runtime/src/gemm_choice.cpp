@@ -4,6 +4,7 @@
 // never from a clock: every process of a machine, and every machine of a kind, chooses alike.
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
@@ -17,17 +18,11 @@
 namespace weft {
 
 bool takes_v4() {
-#if defined(__x86_64__)
   static const bool takes = [] {
-    const char* target = std::getenv("WEFT_TARGET");
-    if (target != nullptr && *target != 0 && std::strcmp(target, "x86-64-v4") != 0) return false;
-    return bool(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
+    const char *wide = "x86-64-v4", *target = std::getenv("WEFT_TARGET");
+    return std::strcmp(widest_target(), wide) == 0 && (target == nullptr || *target == 0 || std::strcmp(target, wide) == 0);
   }();
   return takes;
-#else
-  return false;
-#endif
 }
 
 namespace {
@@ -135,12 +130,6 @@ PyObject* how_added(PyObject*, PyObject* args) {
   return PyUnicode_FromString(source == 'E' && on.bfloat16 == Choice::pairs && !vector ? "pairs" : "chains");
 }
 
-// The kernels for these dtypes of a list, or nullptr.
-[[maybe_unused]] const GemmKernels* found(const GemmEntry* list, char source, char result) {
-  while (list->kernels != nullptr && (list->source != source || list->result != result)) ++list;
-  return list->kernels;
-}
-
 // A figure decides, and figures are there when the module has been loaded: no constant of the module.
 PyObject* bfloat16_products(PyObject*, PyObject*) { return PyUnicode_FromString(kChoices[int(bfloat16_choice())]); }
 
@@ -153,21 +142,13 @@ PyMethodDef methods[] = {{"how_added", how_added, METH_VARARGS, nullptr},
 const GemmKernels* gemm_kernels(char source, char result) {
   // integers wrap, so that their sign does not matter where they are not widened
   const auto as_signed = [](char letter) { return letter == 'I' ? 'i' : letter == 'L' ? 'l' : letter == '?' ? 'B' : letter; };
-  source = as_signed(source);
-  result = as_signed(result);
 #if defined(__x86_64__)
-  static const GemmKernels pairs = [] {
-    GemmKernels kernels = weft_gemm_pairs;
-    kernels.by_vector = found(weft_gemm_v4, 'E', 'f')->by_vector;
-    return kernels;
-  }();
-  if (source == 'E' && result == 'f' && adds_pairs()) return &pairs;
-  return found(takes_v4() ? weft_gemm_v4 : weft_gemm_v3, source, result);
-#elif defined(__aarch64__)
-  return found(weft_gemm_neon, source, result);
+  if (source == 'E' && result == 'f' && adds_pairs()) return gemm_unit("v4_pairs");
+  const char* instructions = takes_v4() ? "v4_" : "v3_";
 #else
-  return nullptr;
+  const char* instructions = "neon_";
 #endif
+  return gemm_unit(std::string(instructions) + as_signed(source) + as_signed(result));
 }
 
 const GemmKernels* gemm_kernels(char source, char result, int64_t rows, int64_t columns, int64_t terms) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace weft {
 
@@ -225,7 +226,11 @@ struct GemmKernels {
 // Whether kernels for x86-64-v4 are used: the processor runs them, and WEFT_TARGET does not name another target.
 bool takes_v4();
 
-// Kernels for operands and results of these dtypes (NumPy's characters; 'E' is bfloat16), or nullptr.
+// The kernels of a unit of codegen/cpu/products, for the rest of the process; nullptr, with or without a Python error, if it
+// cannot be made or there is none of this name. GIL held, here and in what follows.
+const GemmKernels* gemm_unit(const std::string& name);
+
+// Kernels for operands and results of these dtypes (NumPy's characters; 'E' is bfloat16), or nullptr likewise.
 const GemmKernels* gemm_kernels(char source, char result);
 // Those for products of so many rows, columns and terms.
 const GemmKernels* gemm_kernels(char source, char result, int64_t rows, int64_t columns, int64_t terms);
@@ -235,16 +240,7 @@ void gemm_by_vector(const GemmKernels& kernels, const GemmVector& work);
 
 const GemmKernels* gemm_kernels_amx(char source);
 
-// What the object files of packaging/product_kernels.py define: the kernels of an instruction set by the dtypes of operands
-// and sums, up to an entry of zeros. The records above are laid out in codegen/cpu/products too.
-struct GemmEntry {
-  char source, result;
-  const GemmKernels* kernels;
-};
-extern "C" {
-[[gnu::visibility("hidden")]] extern const GemmEntry weft_gemm_v4[], weft_gemm_v3[], weft_gemm_neon[];
-[[gnu::visibility("hidden")]] extern const GemmKernels weft_gemm_pairs;
-}
+// The records above are laid out in codegen/cpu/products too.
 static_assert(offsetof(GemmTile, ahead) == 123 && offsetof(GemmVector, add) == 101 && offsetof(GemmPanel, to) == 64);
 static_assert(offsetof(GemmCarry, rows) == 32 && sizeof(GemmRun) == 16);
 static_assert(offsetof(GemmStreams, ends) == 101 && sizeof(GemmVectorKernels) == 184 && sizeof(GemmKernels) == 144);

@@ -98,11 +98,12 @@ std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places
                         &all_rows, &all_columns, &exchanged))
     return nullptr;
   if (!read_dims(rows.get(), columns.get(), summed.get(), step.get())) return nullptr;
-  if (gemm_kernels(source, result) == nullptr) {
-    PyErr_Format(PyExc_ValueError, "[gemm] no kernels multiply dtype %c to dtype %c", source, result);
+  step->kernels = unit ? gemm_kernels(source, result, all_rows, all_columns, step->k) : gemm_kernels(source, result);
+  if (step->kernels == nullptr) {
+    if (!PyErr_Occurred())
+      PyErr_Format(PyExc_ValueError, "[gemm] no kernels multiply dtype %c to dtype %c", source, result);
     return nullptr;
   }
-  step->kernels = unit ? gemm_kernels(source, result, all_rows, all_columns, step->k) : gemm_kernels(source, result);
   step->exchanged = exchanged != 0;
   step->result = result;
   if (!step->batch.read(batch.get())) return nullptr;

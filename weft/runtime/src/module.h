@@ -46,8 +46,9 @@ int register_plan(PyObject* module);     // install_instructions
 int register_record(PyObject* module);   // record, equation, atoms
 int register_replay(PyObject* module);   // call_key, user_position
 int register_devices(PyObject* module);  // make_fake_devices, drain_devices
-int register_figures(PyObject* module);  // set_figures, cpu_maker
+int register_figures(PyObject* module);  // set_figures, cpu_maker, cpu_target
 int register_gemm_choice(PyObject* module);  // bfloat16_products
+int register_gemm_units(PyObject* module);  // set_unit_finder
 int register_llvm_switches(PyObject* module);  // llvm_emit
 int register_pjrt(PyObject* module);    // PjrtPlugin, PjrtClient, PjrtProgram, arrays on other devices
 int register_cuda(PyObject* module);    // DeviceModule, cuda_facts, make_cuda_devices

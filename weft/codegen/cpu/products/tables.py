@@ -1,4 +1,8 @@
-"""The kernels of one instruction set for all dtypes, and the tables by which runtime/src/gemm_choice.cpp finds them."""
+"""Units: the kernels of an instruction set for operands of one dtype, whose sums are of one, and where they are.
+
+``v4_Ef`` is the unit of bfloat16 with sums of float32 (NumPy's letters) on AVX-512. runtime/src/gemm_units.cpp asks for
+it when a product first needs it.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,7 @@ VECTOR_KERNELS = [
     ("strip_vectors", "i32"),
 ]  # fmt: skip
 
+MODES = ("strided", "carrying", "storing", "in_runs")  # of tiles, beside packed ones
 WIDER = {"f": "eE", "i": "hHbB"}  # dtypes of sums, and of narrower elements that they are made of
 FOLDED_ROWS = 8  # rows read at a time if they have more terms than kGemmFoldedDepth: more are too many streams
 ALIASED_STREAMS = 8  # columns read side by side if their lines share sets of the first cache: kGemmAliasedStreams
@@ -39,31 +44,19 @@ SLOWER = {"f": 1.0, "d": 2.0, "F": 4.0, "D": 8.0, "i": 1.3, "l": 8.0}
 ATTRIBUTES = '"prefer-vector-width"="512" "min-legal-vector-width"="512"'
 
 
-def _record(
-    module: Module, name: str, layout: Sequence[tuple[str, str]], values: Values, linkage: str = "internal"
-) -> str:
-    """The name of a constant record, whose fields without a value are null or 0."""
+def _record(module: Module, name: str, layout: Sequence[tuple[str, str]], values: Values) -> str:
+    """The name of a record, whose fields without a value are null or 0."""
     assert values.keys() <= {field for field, _ in layout}, f"{name} has other fields than its record"
     nothing = {"ptr": "null", "i32": 0, "double": 0.0}
-    fields = ", ".join(f"{type_} {values.get(field, nothing[type_])}" for field, type_ in layout)
-    types = ", ".join(type_ for _, type_ in layout)
-    module.constants.append(f"@{name} = {linkage} constant {{ {types} }} {{ {fields} }}")
-    return f"@{name}"
+    return module.record(name, layout, [str(values.get(field, nothing[type_])) for field, type_ in layout])
 
 
 class Kernels:
-    """All kernels whose sums are of one dtype."""
+    """Kernels whose sums are of one dtype."""
 
     def __init__(self, module: Module, machine: Machine, sums: str) -> None:
         self.module, self.machine, self.e, self.name = module, machine, Lanes(machine, sums), f"{machine.name}_{sums}"
-        e, floats = self.e, sums in "fdFD"
-        modes = ("strided", "carrying", "storing", "in_runs")
-        self.packed = tiles.tiles(module, e, self.name, "packed")
-        self.modes = {mode: tiles.tiles(module, e, self.name, mode) if floats else "null" for mode in modes}
-        self.broad = tiles.broad_tiles(module, e, self.name) if floats else ["null", "null"]
-        self.thin_terms = machine.free // e.parts
-        made = [tiles.thin(module, e, self.name, terms) for terms in range(1, self.thin_terms + 1)]
-        self.thin = module.table(f"{self.name}_thin", made)
+        e = self.e
         self.wide_rows = self._rows(sums)
         self.short_rows = f"@{rows.short_rows(module, e, self.name).name}" if machine.masks else "null"
 
@@ -142,10 +135,14 @@ class Kernels:
         }
 
     def record(self, source: str) -> str:
-        """The record of all kernels for elements of a dtype."""
-        e, module, same = self.e, self.module, source not in NARROW
-        pack = f"@{packing.pack(module, e, self.name, source).name}"
-        values: Values = {**self.modes, "broad": self.broad[0], "half": self.broad[1]} if same else {}
+        """The record of all kernels for elements of a dtype. Those of floats as wide as their sums are also read where
+        they lie, or packed meanwhile."""
+        e, module, name = self.e, self.module, self.name
+        pack, terms = f"@{packing.pack(module, e, name, source).name}", self.machine.free // e.parts
+        values: Values = {}
+        if source in "fdFD":
+            values |= {mode: tiles.tiles(module, e, name, mode) for mode in MODES}
+            values |= zip(("broad", "half"), tiles.broad_tiles(module, e, name), strict=True)
         values |= {
             "height": e.height,
             "vectors": tiles.VECTORS,
@@ -155,35 +152,20 @@ class Kernels:
             "result_bytes": e.item,
             "sum_bytes": e.item * e.parts,
             "depth": 1,
-            "packed": self.packed,
+            "packed": tiles.tiles(module, e, name, "packed"),
             "broad_height": tiles.broad_height(e),
             "pack": pack,
             "by_vector": self._by_vector(source, pack),
             "flops_per_ns": PEAKS[self.machine.name] / SLOWER[e.sums],
-            "thin": self.thin,
-            "thin_terms": self.thin_terms,
+            "thin": module.table(f"{name}_thin", [tiles.thin(module, e, name, count + 1) for count in range(terms)]),
+            "thin_terms": terms,
         }
-        return _record(module, f"{self.name}_{source}", KERNELS, values)
+        return _record(module, f"{name}_{source}", KERNELS, values)
 
 
-def table(machine: Machine) -> str:
-    """A module with all kernels of an instruction set, and the list of their records."""
-    module, entries = Module(), []
-    for sums in SLOWER:
-        kernels = Kernels(module, machine, sums)
-        for source in sums + WIDER.get(sums, ""):
-            entries.append(f"{{ i8, i8, ptr }} {{ i8 {ord(source)}, i8 {ord(sums)}, ptr {kernels.record(source)} }}")
-    entries.append("{ i8, i8, ptr } zeroinitializer")
-    items = ", ".join(entries)
-    module.constants.append(
-        f"@weft_gemm_{machine.name} = hidden constant [{len(entries)} x {{ i8, i8, ptr }}] [{items}]"
-    )
-    return module.text(ATTRIBUTES)
-
-
-def pairs_table(machine: Machine) -> str:
-    """A module with the kernels that add products of bfloat16 in pairs: packed tiles alone."""
-    module, e = Module(), Pairs(machine)
+def _add_pairs(module: Module) -> None:
+    """The kernels that add products of bfloat16 in pairs: packed tiles. A vector's products are added one by one."""
+    e, chains = Pairs(PAIRS), Kernels(module, PAIRS, "f")
     values: Values = {
         "height": e.height,
         "vectors": tiles.VECTORS,
@@ -195,12 +177,26 @@ def pairs_table(machine: Machine) -> str:
         "depth": 2,
         "packed": tiles.tiles(module, e, "pairs", "packed"),
         "pack": f"@{packing.pack_pairs(module, e, 'pairs').name}",
-        "flops_per_ns": 2 * PEAKS[machine.name],
+        "by_vector": chains._by_vector("E", f"@{packing.pack(module, chains.e, chains.name, 'E').name}"),
+        "flops_per_ns": 2 * PEAKS[PAIRS.name],
     }
-    _record(module, "weft_gemm_pairs", KERNELS, values, "hidden")
-    return module.text(ATTRIBUTES)
+    _record(module, "pairs", KERNELS, values)
 
 
-def module_of(name: str) -> tuple[str, Machine]:
-    """The text of an object file of kernels, ``pairs`` or an instruction set's name, and what it is for."""
-    return (pairs_table(PAIRS), PAIRS) if name == "pairs" else (table(MACHINES[name]), MACHINES[name])
+def units(instructions: str) -> list[str]:
+    """The names of all units of an instruction set."""
+    kinds = [source + sums for sums in SLOWER for source in sums + WIDER.get(sums, "")]
+    return [f"{instructions}_{kind}" for kind in (*kinds, *["pairs"] * (instructions == PAIRS.name))]
+
+
+def module_of(unit: str) -> tuple[str, Machine]:
+    """The text of a unit's module, and what it is for."""
+    module, (instructions, kind) = Module(), unit.split("_")
+    machine = PAIRS if kind == "pairs" else MACHINES[instructions]
+    if kind == "pairs":
+        _add_pairs(module)
+    else:
+        source, sums = kind
+        Kernels(module, machine, sums).record(source)
+    module.entry()
+    return module.text(ATTRIBUTES), machine

@@ -1,8 +1,13 @@
 """A small writer of LLVM IR for the kernels of products: typed values, variables, loops, records in memory.
 
 A build has nothing of weft yet when it makes these kernels. So the files of this package import nothing of weft:
+<<<<<<< HEAD
 operators of values, for example, are like those of codegen/arithmetic/lanes.py, and cannot be those. Variables are
 places on the stack, since the build runs LLVM's own passes, which move them to registers.
+=======
+operators of values, for example, are like those of codegen/lanes.py, and cannot be those. Variables are places on the
+stack: LLVM's own passes, which ``objects`` runs, move them to registers.
+>>>>>>> 8fbb173a (wip)
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 Number = int | float
 FLOATS = ("half", "float", "double")
 BYTES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
-_COMPARED = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+ENTRY = "k"  # what a module's function is called that others find it by
 
 
 def lanes_of(type_: str) -> tuple[int, str]:
@@ -271,17 +276,17 @@ class Function:
     def text(self) -> str:
         """The whole function. It begins with a cache line, so that loops lie alike wherever it is linked."""
         parameters = ", ".join(f"{value.type} {value.text}" for value in self.arguments)
-        body = "\n".join([*self.places, *self.lines, "ret void"])
-        return f"define internal void @{self.name}({parameters}) #0 align 64 {{\n{body}\n}}\n"
+        body, linkage = "\n".join([*self.places, *self.lines, "ret void"]), "internal " * (self.name != ENTRY)
+        return f"define {linkage}void @{self.name}({parameters}) #0 align 64 {{\n{body}\n}}\n"
 
 
 class Module:
-    """The functions and constants of one object file."""
+    """The functions of one object file, and the records and tables that tell where they are."""
 
     def __init__(self) -> None:
         self.declared: set[str] = set()
         self.functions: dict[str, Function] = {}
-        self.constants: list[str] = []
+        self.records: dict[str, tuple[Sequence[tuple[str, str]], Sequence[str]]] = {}  # layouts and values
 
     def function(self, name: str, parameters: Sequence[str]) -> Function:
         """A new function."""
@@ -289,16 +294,34 @@ class Module:
         return function
 
     def table(self, name: str, functions: Sequence[Function]) -> str:
-        """A constant array of functions: its name."""
+        """An array of functions: its name."""
         return self.tables(name, [f"@{function.name}" for function in functions])
 
     def tables(self, name: str, names: Sequence[str]) -> str:
-        """A constant array of pointers: its name."""
-        items = ", ".join(f"ptr {item}" for item in names)
-        self.constants.append(f"@{name} = internal constant [{len(names)} x ptr] [{items}]")
+        """An array of pointers: its name."""
+        return self.record(name, [(str(i), "ptr") for i in range(len(names))], names)
+
+    def record(self, name: str, layout: Sequence[tuple[str, str]], values: Sequence[str]) -> str:
+        """A record, whose pointers are to functions and to other records: its name."""
+        self.records[name] = layout, values
         return f"@{name}"
+
+    def entry(self) -> None:
+        """The function by which others find all of these. It says how many bytes the records take, and writes them
+        where it is told, if it is, the latest one in front: so addresses are in code alone, which may lie anywhere."""
+        f, places, end = self.function(ENTRY, ["ptr", "ptr"]), {}, 0
+        to, bytes_ = f.arguments
+        for name, (layout, _) in reversed(self.records.items()):
+            places[f"@{name}"] = to, end
+            end += -(-size_of(layout) // BYTES["ptr"]) * BYTES["ptr"]  # no field has more bytes
+        f.store(bytes_, f.number(end))
+        with f.when(to.differs("null")):
+            for name, (layout, values) in self.records.items():
+                for (offset, type_), value in zip(offsets(layout).values(), values, strict=True):
+                    base, at = places.get(value, (Value(f, type_, value), 0))
+                    f.store(to + places[f"@{name}"][1] + offset, base + at if type_ == "ptr" else base)
 
     def text(self, attributes: str) -> str:
         """The module; its functions have these attributes."""
-        parts = [*sorted(self.declared), *self.constants, *(f.text() for f in self.functions.values())]
+        parts = [*sorted(self.declared), *(f.text() for f in self.functions.values())]
         return "\n".join([*parts, f"attributes #0 = {{ nounwind {attributes} }}", ""])
