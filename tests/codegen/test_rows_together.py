@@ -71,3 +71,19 @@ def test_rows_lie_apart() -> None:
     expected = [out.tobytes() for out in ladder.by_loops(program, [x])]
     assert [out.tobytes() for out in ladder.by_machine_code(program, [x])] == expected
     np.testing.assert_array_equal(np.asarray(weft.jit(function)(x)[1]), x[::-1, 16:].max(1))
+
+
+def test_an_operand_is_read_before_and_after_the_reduction() -> None:
+    x, b, c = matrix(300, 40, np.float32), matrix(1, 300, np.float32)[0], matrix(300, 5, np.float32)
+
+    def function(x: Any, b: Any, c: Any) -> Any:
+        total = (x * b[:, None]).sum(1)
+        return total * b, total[::-1] + b, (x * c[:, 2:3]).sum(1) * c[:, 2], (x + c[:, 1:2]).max(1) - c[:, 1] * c[:, 2]
+
+    for columns in (8, 16, 40):
+        given = [x[:, :columns].copy(), b, c]
+        program = ladder.compiled(weft.make_jaxpr(function)(*given))
+        expected = [out.tobytes() for out in ladder.by_loops(program, given)]
+        assert [out.tobytes() for out in ladder.by_machine_code(program, given)] == expected, columns
+        total = (given[0].astype(np.float64) * b[:, None]).sum(1)
+        np.testing.assert_allclose(np.asarray(weft.jit(function)(*given)[0]), total * b, 1e-4, 1e-3)

@@ -44,11 +44,11 @@ class RowsTogether:
         def some(index: str, _: list[str]) -> list[str]:
             read = ir.operands((*self.first.phase.before, *self.first.phase.body))
             points, totals = self._reduced(self._places(place, index, read))
-            others = [k for k in every if k not in read]
+            later = ir.operands(self.ends)
             if self._ends_in_lanes():
                 self._end(parent.enter(place, self.dim, index, every), totals)
             else:
-                self._end_apart(self._places(place, index, others), points, totals)
+                self._end_apart(self._places(place, index, later), points, totals)
             return []
 
         def one(index: str, _: list[str]) -> list[str]:
