@@ -239,6 +239,19 @@ def test_all_documented_modules_import() -> None:
             assert getattr(module, public) is not None, f"{name}.{public}"
 
 
+@pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_documented_names_are_jaxs() -> None:
+    """What docs/unbuilt.py lists exists in JAX, in a module (or, of the policies, a namespace) of that name."""
+    for table in (unbuilt.FUNCTIONS, unbuilt.CLASSES, unbuilt.PRIMITIVES):
+        for module, names in table.items():
+            _, *parts = module.split(".")
+            policies = parts == ["checkpoint_policies"]
+            theirs = importlib.import_module("jax" if policies else ".".join(["jax", *parts]))
+            theirs = theirs.checkpoint_policies if policies else theirs
+            assert not [name for name in names.split() if not hasattr(theirs, name)], module
+
+
 def test_the_table_of_names_that_are_not_built_is_fresh() -> None:
     """In a process of its own, where no test has loaded a module or given one a name."""
     code = "from docs import unbuilt; print(unbuilt.table() == unbuilt.TARGET.read_text(encoding='utf-8'))"

@@ -30,6 +30,7 @@ from weft.core.tangents import Zero
 from weft.core.tracing import source_info
 from weft.core.tracing import trace as tracing
 from weft.dispatch.calls import call_primitive
+from weft.experimental import nan_operations
 from weft.experimental.functional_errors import (
     NO_ERROR,
     DivisionByZeroError,
@@ -514,20 +515,12 @@ def _custom(word: str, make: Callable[[Any, int], Any]) -> Rule:
 
 # -- the table --------------------------------------------------------------------------------------------------------
 
-# Operations that can make a NaN from numbers.
-_NAN_NAMES = """
-    acos acosh add add_any asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt conv_general_dilated cos cosh
-    cumlogsumexp cummax cummin cumprod cumsum custom_linear_solve digamma dot_general erf erf_inv erfc exp expm1 fft
-    igamma igamma_grad_a igammac integer_pow lgamma log log1p logistic mul pad pow psum reduce reduce_prod
-    reduce_sum reduce_window reduce_window_sum regularized_incomplete_beta rem rng_uniform rsqrt sin sinh sqrt sub
-    tan tanh
-"""
 _SCATTERS = ("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-max", "scatter-sub")
 
 
 def _fill() -> None:
     known = primitive.registry
-    for name in _NAN_NAMES.split():
+    for name in nan_operations.NAMES.split():
         if name in known:
             rules[known[name]], _may_make[known[name]] = _number, frozenset({NaNError})
     rules[lax.div_p], _may_make[lax.div_p] = _division, frozenset({NaNError, DivisionByZeroError})
