@@ -91,7 +91,7 @@ def test_damaged_and_old_files_are_not_used(tmp_path: Path, monkeypatch: pytest.
     place.write_bytes(other)
     assert product_units.installed(UNIT, key) is None
     place.write_bytes(whole)
-    assert product_units.installed(UNIT, key) == whole[len(key) :]
+    assert product_units.installed(UNIT, key) == whole[len(key) + products.CHECKSUM :]
 
 
 def test_keys_follow_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_keys_follow_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_threads_that_need_a_unit_at_once_compile_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, whole = [], content(UNIT)[len(products.unit_key(UNIT)) :]
+    asked, whole = [], content(UNIT)[len(products.unit_key(UNIT)) + products.CHECKSUM :]
     started = threading.Barrier(4)
     monkeypatch.setattr(product_units, "_found", {})
     monkeypatch.setattr(product_units, "FOLDER", "/nowhere")
