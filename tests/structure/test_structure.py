@@ -99,6 +99,33 @@ COMPILER_BASE |= {
 }
 COMPILER_USERS = {"weft.inspect", "weft.stages", "weft._base.api", "weft"}
 
+# The rooms inside of a package have rungs too: what a room imports nothing of, not even for the type checker.
+KNOWS_NOTHING_OF: dict[str, str] = {
+    "weft.compiler.passes": "checks gpu storage",
+    "weft.compiler.matrix_products": "checks gpu passes plans sizes storage",
+    "weft.compiler.fusion": "gpu passes sizes storage",
+    "weft.compiler.plans": "gpu sizes",
+    "weft.compiler.checks": "gpu sizes storage",
+    "weft.compiler.sizes": "checks fusion gpu matrix_products passes",
+    "weft.compiler.storage": "checks fusion gpu matrix_products passes",
+    "weft.loops.routines": "gpu schedules",
+    "weft.loops.schedules": "gpu",
+    "weft.codegen.arithmetic": "cpu gpu memory_access nests routines",
+    "weft.codegen.memory_access": "cpu gpu routines",
+    "weft.codegen.nests": "gpu routines",
+    "weft.codegen.routines": "gpu",
+    "weft.codegen.cpu": "gpu memory_access nests routines",
+    "weft.core.symbolic": "caches sharding tracing",
+    "weft.core.programs": "caches sharding",
+    "weft.core.tracing": "caches sharding",
+    "weft.core.caches": "sharding symbolic tracing",
+    "weft.operations.pointwise": "data_movement linalg windowed",
+    "weft.operations.data_movement": "linalg windowed",
+    "weft.numpy.pointwise": "linear_algebra",
+    "weft.numpy.array_creation": "linear_algebra",
+    "weft.numpy.subscripts": "linear_algebra",
+}
+
 ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "mpi4py", "sklearn", "tensorstore"}
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "base"}
 
@@ -203,6 +230,22 @@ def imports_follow_the_ladders(path: Path) -> None:
             assert owner in COMPILER_USERS, where
         else:
             assert other == owner or RUNGS[other] <= RUNGS[owner], f"{where}: an arrow up the ladder"
+
+
+@over([path for path in SOURCES if module_name(path).rpartition(".")[0] in KNOWS_NOTHING_OF])
+def rooms_import_from_lower_rooms(path: Path) -> None:
+    room = module_name(path).rpartition(".")[0]
+    package = room.rpartition(".")[0]
+    higher = {f"{package}.{name}" for name in KNOWS_NOTHING_OF[room].split()}
+    for target, node in imported_modules(path):
+        above = higher & {target, ".".join(target.split(".")[:3])}
+        assert not above, f"{path.relative_to(ROOT)}:{node.lineno} imports {target}: {room} knows nothing of it"
+
+
+def test_rooms_with_rungs_exist() -> None:
+    for room, others in KNOWS_NOTHING_OF.items():
+        package = room.rpartition(".")[0]
+        assert {room, *[f"{package}.{name}" for name in others.split()]} <= MODULES, room
 
 
 @over(SOURCES)
