@@ -1,13 +1,8 @@
 """A small writer of LLVM IR for the kernels of products: typed values, variables, loops, records in memory.
 
 A build has nothing of weft yet when it makes these kernels. So the files of this package import nothing of weft:
-<<<<<<< HEAD
 operators of values, for example, are like those of codegen/arithmetic/lanes.py, and cannot be those. Variables are
-places on the stack, since the build runs LLVM's own passes, which move them to registers.
-=======
-operators of values, for example, are like those of codegen/lanes.py, and cannot be those. Variables are places on the
-stack: LLVM's own passes, which ``objects`` runs, move them to registers.
->>>>>>> 8fbb173a (wip)
+places on the stack: LLVM's own passes, which ``objects`` runs, move them to registers.
 """
 
 from __future__ import annotations
