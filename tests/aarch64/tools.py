@@ -56,7 +56,7 @@ def rooms() -> list[Path]:
 
 def build(compiler: str, to: Path) -> Path:
     """The harness for the compiler's processor, as a static program."""
-    sources = [Path(__file__).with_name("harness.cpp"), SOURCES / "loader.cpp"]
+    sources = [Path(__file__).with_name("harness.cpp"), SOURCES / "machine_code" / "loader.cpp"]
     command = [
         compiler,
         *FLAGS,

@@ -1,7 +1,7 @@
 """Which dimension of a call the threads share, and in which parts: a decision by the sizes of the call.
 
 A chunk costs a fraction of a microsecond to hand out; the runtime makes chunks of at least the grain from the estimated
-cost (``runtime/src/pool.h``). Bits do not depend on it.
+cost (``runtime/src/threads/pool.h``). Bits do not depend on it.
 """
 
 from __future__ import annotations
