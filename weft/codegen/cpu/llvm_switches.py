@@ -1,9 +1,9 @@
 """Switches of LLVM's code generator: our value and LLVM's default.
 
 Each was measured; together they save a third to a half of the compile time and cost no run time. They are process-wide,
-so they are set only while we emit: other users of llvmlite find LLVM's defaults (runtime/src/machine_code/llvm_switches.cpp). Only
-switches that LLVM reads while it emits, and that can be restored, are listed: -fast-isel, for example, has a state "not
-given" that cannot be restored.
+so they are set only while we emit: other users of llvmlite find LLVM's defaults
+(runtime/src/machine_code/llvm_switches.cpp). Only switches that LLVM reads while it emits, and that can be restored,
+are listed: -fast-isel, for example, has a state "not given" that cannot be restored.
 """
 
 SWITCHES = {
