@@ -3,12 +3,13 @@
 Only the thread that forks lives on in the child: a lock that another one held would stay held for ever. So a fork waits
 until each lock is free and holds it meanwhile; locks that guard waits for the user or for other threads are made anew
 in the child. A fork also waits for modules that weft is loading: CPython's own locks of modules stay held in the child.
+Modules of weft that are loaded so do not load ``logging``: another thread's fork could hold its lock, and wait here.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -49,7 +50,7 @@ class loading:
     """A block in which this thread loads modules."""
 
     def __enter__(self) -> None:
-        _follow_logging()
+        follow_logging()
         with _gate:
             _loading.append(threading.get_ident())
 
@@ -94,17 +95,15 @@ def _register() -> None:
     os.register_at_fork(before=_before, after_in_parent=_release, after_in_child=_in_child)
 
 
-def _follow_logging() -> None:
-    """Register again behind ``logging``, which modules of weft use.
+def follow_logging() -> None:
+    """Register again behind ``logging``, once the program has loaded it.
 
-    The latest hook before a fork runs first: ours waits for modules that are loaded before that of ``logging``
-    takes a lock that these may need. To take locks twice, and to give them back twice, is the same as once. Where there
-    is one thread, none can fork while another one loads.
+    The latest hook before a fork runs first: ours waits for all that weft is doing before that of ``logging`` takes a
+    lock that this may need. To take locks twice, and to give them back twice, is the same as once.
     """
-    if not _follows and threading.active_count() > 1:
-        importlib.import_module("logging")
-        _register()
+    if not _follows and hasattr(sys.modules.get("logging"), "captureWarnings"):  # its last function
         _follows.append(True)
+        _register()
 
 
 _register()

@@ -109,6 +109,18 @@ def loaded(name: str) -> Any:
     return sys.modules.get(name)
 
 
+def logger() -> Any:
+    """The compiler's logger."""
+    return submodule("logging").getLogger("weft.compiler")
+
+
+def debug(message: str, *values: Any) -> None:
+    """Tell the compiler's logger, if the program has loaded ``logging``: otherwise nobody listens."""
+    forks.follow_logging()
+    if hasattr(sys.modules.get("logging"), "getLogger"):
+        logger().debug(message, *values)
+
+
 def submodule(name: str) -> Any:
     """A module of weft that is loaded when first used."""
     with forks.loading():

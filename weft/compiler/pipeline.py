@@ -9,7 +9,6 @@ Compiled programs are cached by the fingerprint of their jaxpr, kernels by their
 from __future__ import annotations
 
 import functools
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +50,6 @@ from weft.loops.nests import Lowered
 from weft.loops.routines import routine
 from weft.loops.schedules import costs, schedule_printer
 
-_log = logging.getLogger("weft.compiler")
 _PROGRAM_BYTES, _KERNEL_BYTES, _EQUATION_BYTES = 4500, 3600, 1250  # measured: a program, each kernel and equation
 MAX_ELEMENTS = 1 << 56
 _MOST_LINES = 3  # the user's lines of a kernel that an error on a GPU names
@@ -236,7 +234,7 @@ def compile_jaxpr(
         return made
     if within.log:
         types = ", ".join(map(repr, closed.in_avals))
-        _log.warning("Compiling jit(%s) with global shapes and types (%s).", name, types)
+        lazy.logger().warning("Compiling jit(%s) with global shapes and types (%s).", name, types)
     compilation = progress.begin(name)
     try:
         from_like = like and functools.partial(like_programs.with_symbols, closed, like)
@@ -400,8 +398,10 @@ def _compiled(
         total = time.perf_counter() - start
         counts = (program.kernels_built, program.kernels_loaded, program.kernels_reused)
         # these words are JAX's, since tools look for them, although weft compiled the program
-        _log.warning("Finished XLA compilation of jit(%s) in %.9f sec (weft, in ms: %s); %d kernels built, %d loaded, "
-                     "%d reused", name, total, spent, *counts)  # fmt: skip
+        message = (
+            "Finished XLA compilation of jit(%s) in %.9f sec (weft, in ms: %s); %d kernels built, %d loaded, %d reused"
+        )
+        lazy.logger().warning(message, name, total, spent, *counts)
     return program
 
 

@@ -16,7 +16,6 @@ import contextlib
 import functools
 import hashlib
 import itertools
-import logging
 import os
 import re
 import stat
@@ -27,12 +26,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import config
-from weft._base import private_files
+from weft._base import lazy, private_files
 from weft._base.record import NamedTuple
 from weft._base.target import Target
 from weft.compiler.storage.version import compiler_version
 
-_log = logging.getLogger("weft.compiler")
 MAGIC = b"weftkrn1"
 # magic, compiler version, key, length of the symbol, length of the object, checksum of all but itself
 HEADER = struct.Struct("<8s16s32sHQ32s")
@@ -133,7 +131,7 @@ class DiskCache:
         except DamagedError as error:
             self.remove(key, f"it is {error}", suffix)
         except (OSError, ValueError) as error:
-            _log.debug("kernel cache: %s cannot be read: %s", path, error)
+            lazy.debug("kernel cache: %s cannot be read: %s", path, error)
             with contextlib.suppress(OSError, ValueError):
                 if stat.S_ISLNK(os.lstat(path).st_mode):
                     os.unlink(path)
@@ -142,7 +140,7 @@ class DiskCache:
     def remove(self, key: bytes, why: str, suffix: str = KERNEL) -> None:
         """Remove an entry, if the folder allows it."""
         path = self.path(key, suffix)
-        _log.debug("kernel cache: %s is not used: %s", path, why)
+        lazy.debug("kernel cache: %s is not used: %s", path, why)
         with contextlib.suppress(OSError):
             os.unlink(path)
 
@@ -157,7 +155,7 @@ class DiskCache:
             self._count(len(content))
         except (OSError, ValueError) as error:
             self.writable = False
-            _log.debug("kernel cache: nothing more is kept in %s: %s", self.folder, error)
+            lazy.debug("kernel cache: nothing more is kept in %s: %s", self.folder, error)
             return False
         return True
 
@@ -334,7 +332,11 @@ def _opened(folder: str, bound: int, version: bytes | None) -> DiskCache | None:
     version = version or compiler_version()
     found: Any = (os.path.abspath(folder), None) if folder else default_folder()
     if found is None or version is None:
-        _log.debug("kernel cache: off, %s", "no folder for it" if found is None else "the compiler's sources changed")
+        lazy.debug(
+            "weft.compiler",
+            "kernel cache: off, %s",
+            "no folder for it" if found is None else "the compiler's sources changed",
+        )
         return None
     return DiskCache(found[0], bound, version, found[1])
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import copy
-import logging
 import marshal
 import threading
 import time
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import config, dtypes, runtime
-from weft._base import forks
+from weft._base import forks, lazy
 from weft._base.record import NamedTuple
 from weft.compiler.context import Context
 from weft.compiler.plans import link
@@ -42,7 +41,6 @@ from weft.core.programs.jaxpr import ClosedJaxpr
 if TYPE_CHECKING:
     from weft.compiler.pipeline import Program
 
-_log = logging.getLogger("weft.compiler")
 _MOST_CONSTANT_BYTES = 1 << 20
 _DELAY_S = 0.1  # between two checks for programs to write
 _IDLE_ROUNDS = 20  # delays without work after which the thread sleeps; waking it takes 50 to 90 us
@@ -171,7 +169,7 @@ def flush() -> None:
             try:
                 _write(wanted, program)
             except Exception as error:  # the program still works, and others are waiting
-                _log.warning("kernel cache: the program %s could not be kept: %r", program.name, error)
+                lazy.logger().warning("kernel cache: the program %s could not be kept: %r", program.name, error)
 
 
 def _write(wanted: disk.Request, program: Program) -> None:
@@ -181,12 +179,12 @@ def _write(wanted: disk.Request, program: Program) -> None:
             stored_families.write(wanted.family, program.sized)
             return
     except NotPlainError as reason:
-        _log.debug("kernel cache: the program %s is kept for its sizes only: %s", program.name, reason)
+        lazy.debug("kernel cache: the program %s is kept for its sizes only: %s", program.name, reason)
     try:
         made, consts = writer.program(program), writer.consts(program.consts)
         data = writer.content(made, consts, [writer.aval(aval) for aval in program.out_avals])
     except NotPlainError as reason:
-        _log.debug("kernel cache: the program %s is not kept: %s", program.name, reason)
+        lazy.debug("kernel cache: the program %s is not kept: %s", program.name, reason)
         return
     wanted.store.store(wanted.key, "program", data, disk.PROGRAM)
 
