@@ -162,7 +162,7 @@ def _ways_out(origin: Any, *specific: str) -> str:
     """A list of cures under the line where the value was needed."""
     if origin is None:
         return ""
-    location = f"\nThe value was needed at {origin.use}" if origin.use.place else ""
+    location = f"\nThe value was needed at {origin.use}" if origin.use.location else ""
     cures = [*specific, _static_cure(origin), _outside_cure(origin)]
     listed = "".join(f"\n  * {cure}" for cure in cures if cure)
     return f"{location}\nWays out:{listed}" if listed else location

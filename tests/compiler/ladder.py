@@ -26,10 +26,10 @@ def traced(function: Callable[..., Sequence[Any]], args: Sequence[Any]) -> core.
 def after(name: str, function: Callable[..., Any], *args: Any) -> list[str]:
     """The operations of a program after one pass and the first three, which all rely on; what it gives is verified."""
     within, made = context.current(), weft.make_jaxpr(function)(*args)
-    place = [one.name for one in pass_list.PASSES].index(name)
-    for one in pass_list.PASSES[: min(place, 3)]:
+    index = [one.name for one in pass_list.PASSES].index(name)
+    for one in pass_list.PASSES[: min(index, 3)]:
         made = one.run(made, within)
-    before, made = made, pass_list.PASSES[place].run(made, within)
+    before, made = made, pass_list.PASSES[index].run(made, within)
     verify.verify(name, before, made)
     return [eqn.primitive.name for eqn in made.jaxpr.eqns]
 
@@ -117,14 +117,14 @@ class _Machine:
         aval = spec.aval
         return self.slots[slot][: aval.nbytes].view(aval.dtype).reshape(aval.shape)
 
-    def _at(self, place: tuple[int, int, int]) -> tuple[np.ndarray, int]:
-        slot, offset, dyn = place
+    def _at(self, location: tuple[int, int, int]) -> tuple[np.ndarray, int]:
+        slot, offset, dyn = location
         return self.slots[slot], offset + self.dynamic.get(dyn, 0)
 
     def _kernel(self, entry: steps.Run) -> None:
         buffers, offsets = [], []
-        for binding, place in zip(entry.lowered.operands, entry.operands, strict=True):
-            data, offset = self._at(place)
+        for binding, location in zip(entry.lowered.operands, entry.operands, strict=True):
+            data, offset = self._at(location)
             size = binding.dtype.itemsize
             buffers.append(data[: len(data) // size * size].view(binding.dtype))
             offsets.append(offset // size)
@@ -132,8 +132,8 @@ class _Machine:
 
     def _native(self, entry: steps.Native) -> None:
         buffers = []
-        for operand, (place, nbytes) in zip(entry.lowered.routine.operands, entry.places, strict=True):
-            data, offset = self._at(place)
+        for operand, (location, nbytes) in zip(entry.lowered.routine.operands, entry.locations, strict=True):
+            data, offset = self._at(location)
             buffers.append(data[offset : offset + nbytes].view(operand.dtype))
         routine_interpreter.interpret(entry.lowered, buffers)
 
@@ -182,8 +182,8 @@ class _Machine:
             product = np.tensordot(left.astype(result), right.astype(result), len(k))
             self._array(result, c, moves[2], [*m, *n], [s for _, _, s in rows] + across)[...] = product
 
-    def _array(self, char: Any, place: Any, move: int, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
-        data, at = self._at(place)
+    def _array(self, char: Any, location: Any, move: int, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
+        data, at = self._at(location)
         size = np.dtype(char).itemsize
         flat = data[at + move :][: _whole(data, at + move, size)].view(char)
         return np.lib.stride_tricks.as_strided(flat, shape, [stride * size for stride in strides])

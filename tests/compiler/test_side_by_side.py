@@ -190,11 +190,11 @@ def test_a_signal_handler_builds_the_kernel_in_whose_building_it_runs(monkeypatc
 
 
 def test_a_signal_handler_may_fork_in_the_middle_of_a_compilation() -> None:
-    with llvm._place():
+    with llvm._held_compiler():
         forks._before()  # as before a fork: this thread's own locks are no reason to wait
         held = len(forks._taken)
         forks._release()
-    assert held > llvm.PLACES and not forks._taken
+    assert held > llvm.COMPILERS and not forks._taken
 
 
 def test_without_threads_the_calling_one_does_everything(monkeypatch: pytest.MonkeyPatch) -> None:

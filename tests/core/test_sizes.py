@@ -69,7 +69,7 @@ def test_they_compute_and_compare_as_numbers_and_guards_tell_when_answers_differ
     if values is not None:
         for size, tree in ((left, one), (right, two)):
             if type(size) is sizes.Size:
-                assert math.isclose(values[size.place], _value(tree, second), rel_tol=1e-12)
+                assert math.isclose(values[size.slot], _value(tree, second), rel_tol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_arrays_take_the_number():
 
 def test_sums_have_one_form():
     guards, (n, m) = opened(7, 9)
-    assert ((n - 1) + 1).place == n.place and (n - n) == 0 and (n * m - m * n) == 0
-    assert (2 * n + m).place == (m + n + n).place
+    assert ((n - 1) + 1).slot == n.slot and (n - n) == 0 and (n * m - m * n) == 0
+    assert (2 * n + m).slot == (m + n + n).slot
     assert type(n - n) is int
     assert n // 1 is n and len(guards) == 0
     product: Any = math.prod((n, m))
-    assert product.place == (m * n).place
+    assert product.slot == (m * n).slot
 
 
 def test_extents_are_two_or_more_which_is_not_noted():
@@ -133,7 +133,7 @@ def test_types_with_sizes():
     guards, (n, m) = opened(8, 9)
     aval: Any = runtime.ShapedArray((n, 3, m), np.float32)
     assert type(aval) is sizes.SizedAval and aval is runtime.ShapedArray([n, 3, m], np.dtype(np.float32))
-    assert aval.size.place == (3 * n * m).place and aval.nbytes == 8 * 9 * 3 * 4 and aval.ndim == 3
+    assert aval.size.slot == (3 * n * m).slot and aval.nbytes == 8 * 9 * 3 * 4 and aval.ndim == 3
     assert str(aval.update(dtype=np.dtype(np.int8))) == str(runtime.ShapedArray((8, 3, 9), np.int8))
     assert aval.update(shape=(n,)) is runtime.ShapedArray((n,), np.float32)
     assert aval.update(shape=(2,)) is runtime.ShapedArray((2,), np.float32)
@@ -154,6 +154,6 @@ def test_a_cache_is_not_asked_with_sizes():
 
     guards, (n,) = opened(8)
     assert double((8,)) == double((8,)) == (16,) and len(calls) == 1
-    assert double((n,))[0].place == (2 * n).place and double((n,)) and len(calls) == 3
+    assert double((n,))[0].slot == (2 * n).slot and double((n,)) and len(calls) == 3
     assert len(guards) == 0
     guards.close()

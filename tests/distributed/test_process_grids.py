@@ -23,9 +23,9 @@ from weft.sharding import PartitionSpec as P
 def mesh_of(owners: Any, names: Sequence[str], rank: int = 1) -> Mesh:
     """A mesh of which the process with the number in ``owners`` has the device."""
     made = np.empty(np.shape(owners), object)
-    for place, owner in np.ndenumerate(np.asarray(owners)):
-        made[place] = SimpleNamespace(
-            platform="cpu", device_kind="cpu", process_index=int(owner), is_local=owner == rank, id=len(place)
+    for coordinates, owner in np.ndenumerate(np.asarray(owners)):
+        made[coordinates] = SimpleNamespace(
+            platform="cpu", device_kind="cpu", process_index=int(owner), is_local=owner == rank, id=len(coordinates)
         )
     return Mesh(made, tuple(names))
 
@@ -33,7 +33,7 @@ def mesh_of(owners: Any, names: Sequence[str], rank: int = 1) -> Mesh:
 def test_an_axis_between_processes_and_within_them() -> None:
     mesh = mesh_of([0, 0, 1, 1], "x")
     grid = process_grids.grid_of(mesh)
-    assert (grid.outer, grid.inner, grid.place) == ({"x": 2}, {"x": 2}, (1,))
+    assert (grid.outer, grid.inner, grid.coordinates) == ({"x": 2}, {"x": 2}, (1,))
     cut = NamedSharding(mesh, P(None, "x"))
     assert process_grids.block_shape(cut, (3, 8)) == (3, 4)
     assert process_grids.block_index(cut, (3, 8)) == (slice(0, 3), slice(4, 8))

@@ -74,18 +74,18 @@ def _statement(run: _Run, s: Any) -> None:
         case routine.Product():
             _define(run, s.out, _product(s, values[s.lhs], values[s.rhs]))
         case ir.Load(out, operand):
-            places = _places(run, operand, types[out].size)
-            _define(run, out, run.buffers[operand][places])
+            positions = _positions(run, operand, types[out].size)
+            _define(run, out, run.buffers[operand][positions])
         case ir.Store(operand, value):
-            run.buffers[operand][_places(run, operand, types[value].size)] = values[value]
+            run.buffers[operand][_positions(run, operand, types[value].size)] = values[value]
         case routine.Slice():
             source = values[s.value] if s.value is not None else run.buffers[s.operand or 0][None]
             starts = s.starts if s.value is not None else _sized(run, s.starts)
             _define(run, s.out, source[:, np.asarray(s.offsets, np.int64) + _offset(run, starts, s.guarded)])
         case routine.Take():
             source = values[s.value] if s.value is not None else run.buffers[s.operand or 0][None]
-            source, place = np.broadcast_arrays(source[:, None], values[s.place][..., None])[0], values[s.place]
-            _define(run, s.out, np.take_along_axis(source, place[..., None].astype(np.int64), 2)[..., 0])
+            source, index = np.broadcast_arrays(source[:, None], values[s.index][..., None])[0], values[s.index]
+            _define(run, s.out, np.take_along_axis(source, index[..., None].astype(np.int64), 2)[..., 0])
         case routine.Update():
             updated = values[s.value].copy()
             updated[:, np.asarray(s.offsets, np.int64) + _offset(run, s.starts, s.guarded)] = values[s.update]
@@ -107,7 +107,7 @@ def _one(run: _Run, n: int) -> int:
     return int(value)
 
 
-def _places(run: _Run, operand: int, size: int) -> np.ndarray:
+def _positions(run: _Run, operand: int, size: int) -> np.ndarray:
     """The positions of an operand, or of its row: (lanes, size)."""
     info = run.program.operands[operand]
     lanes = run.lanes if info.lanes else 1
@@ -138,7 +138,7 @@ def _guard(run: _Run, operand: int, found: np.ndarray) -> None:
 
 
 def _fold(run: _Run, s: routine.Fold) -> None:
-    order = np.arange(s.kept * s.outer * s.run) if s.places is None else np.asarray(s.places)
+    order = np.arange(s.kept * s.outer * s.run) if s.positions is None else np.asarray(s.positions)
     rows = [run.values[n][:, order].reshape(-1, s.kept, s.outer, s.run) for n in s.args]
     outs = reduction_tree.reduce_rows(s.kind, rows, dict(s.params), s.accumulators, s.tree)
     for out, result in zip(s.outs, outs, strict=True):

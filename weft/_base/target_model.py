@@ -18,7 +18,7 @@ LARGE_CACHES = {2: 1 << 20, 3: 32 << 20}  # bytes, by level: what is assumed of 
 
 # Arrays
 FAR = 1 << 18  # elements; a larger array does not fit the nearer caches
-FAR_PLACES = 1 << 20  # elements of an array; single elements of a larger one are read from memory
+FAR_ELEMENTS = 1 << 20  # elements of an array; single elements of a larger one are read from memory
 
 # Costs
 FUNCTION = 8.0  # instructions; operations of this cost are functions
@@ -29,10 +29,10 @@ HIDDEN = 2.0  # instructions that the latency of a load hides
 # Times, in nanoseconds
 NS_PER_INSTRUCTION = 0.19  # one instruction on a whole vector
 NS_PER_BYTE = 0.011  # from the second cache
-NS_PER_PLACE = 0.7  # one access at a computed address
+NS_PER_ACCESS = 0.7  # one access at a computed address
 NS_PER_COST = 0.03  # one unit of an operation's cost, for one element, by several workers
 NS_STREAMED = 0.1  # an element of a row, by several workers
-NS_NEAR, NS_FAR = 0.3, 4.0  # a single element of an array of less than FAR_PLACES, and of a larger one
+NS_NEAR, NS_FAR = 0.3, 4.0  # a single element of an array of less than FAR_ELEMENTS, and of a larger one
 NS_LAUNCH = 1000.0  # the start of a kernel
 
 

@@ -3,7 +3,7 @@
 No IR passes run: the text already has vectors. It is parsed and verified every time, because bad IR must raise and
 never abort. While LLVM runs, the text is in a crash file, so that after an abort it can be examined.
 
-Several threads compile at once. Each has its own ``_Place``: a target machine, a context for every module, a crash
+Several threads compile at once. Each has its own ``_Compiler``: a target machine, a context for every module, a crash
 file. llvmlite holds one lock around each of its calls; long calls avoid it (``llvm_calls``).
 """
 
@@ -29,10 +29,10 @@ LEVEL = 1  # optimisation level: 2 and 3 give no faster code
 # LLVM aborts the process if it gets no memory. Measured need: up to 6 MB, and 65 bytes per byte of text.
 COMPILE_BYTES, BYTES_OF_TEXT = 16 << 20, 200
 
-PLACES = 8  # threads that compile at once; more would gain little and take memory
+COMPILERS = 8  # threads that compile at once; more would gain little and take memory
 
 
-class _Place:
+class _Compiler:
     """The objects that one compilation uses; one thread at a time holds them."""
 
     def __init__(self, number: int) -> None:
@@ -48,21 +48,21 @@ class _Place:
 
 
 # a fork waits until LLVM is idle, so that the child finds LLVM's state consistent
-_places = [_Place(number) for number in range(PLACES)]
-_loading = forks.held("llvm")  # taken by threads that have a place
+_compilers = [_Compiler(number) for number in range(COMPILERS)]
+_loading = forks.held("llvm")  # taken by threads that have one
 
 
 @contextlib.contextmanager
-def _place() -> Iterator[_Place]:
-    """Hold a free place; wait for the first one if none is free."""
-    place = next((place for place in _places if place.lock.acquire(blocking=False)), None)
-    if place is None:
-        place = _places[0]
-        place.lock.acquire()
+def _held_compiler() -> Iterator[_Compiler]:
+    """Hold a free compiler; wait for the first one if none is free."""
+    compiler = next((one for one in _compilers if one.lock.acquire(blocking=False)), None)
+    if compiler is None:
+        compiler = _compilers[0]
+        compiler.lock.acquire()
     try:
-        yield place
+        yield compiler
     finally:
-        place.lock.release()
+        compiler.lock.release()
 
 
 @functools.cache
@@ -129,8 +129,8 @@ def emit_assembly(text: str, target: Target) -> str:
 def _emit(text: str, target: Target, name: str, emit: Callable[[bytes, Any], bytes]) -> bytes:
     data = text.encode()
     _check_memory(COMPILE_BYTES + BYTES_OF_TEXT * len(data), name)
-    with _place() as place:
-        machine, crash = place.machine(target), _crash_file(place)
+    with _held_compiler() as compiler:
+        machine, crash = compiler.machine(target), _crash_file(compiler)
         _remember(crash, data)
         try:
             return emit(data, machine)
@@ -156,20 +156,20 @@ def _check_memory(nbytes: int, name: str) -> None:
 # crash files
 
 
-def crash_path(process: int, place: int = 0) -> str:
-    """The file with the text that LLVM is compiling at a place of process ``process``."""
+def crash_path(process: int, number: int = 0) -> str:
+    """The file with the text that LLVM is compiling, in compiler ``number`` of a process."""
     folder = os.environ.get("WEFT_CRASH_DIR") or os.path.join(tempfile.gettempdir(), f"weft-{os.getuid()}")
-    return os.path.join(folder, f"crash-{process}{f'-{place}' if place else ''}.ll")
+    return os.path.join(folder, f"crash-{process}{f'-{number}' if number else ''}.ll")
 
 
-def _crash_file(place: _Place) -> int | None:
+def _crash_file(compiler: _Compiler) -> int | None:
     """An open file, removed at a normal exit; None if no folder is writable."""
     process = os.getpid()
-    if place.crash is None or place.crash[0] != process:  # after a fork the child has its own
-        place.crash = process, None
+    if compiler.crash is None or compiler.crash[0] != process:  # after a fork the child has its own
+        compiler.crash = process, None
         with contextlib.suppress(OSError):
-            place.crash = process, _open_crash_file(crash_path(process, place.number))
-    return place.crash[1]
+            compiler.crash = process, _open_crash_file(crash_path(process, compiler.number))
+    return compiler.crash[1]
 
 
 def _open_crash_file(path: str) -> int:

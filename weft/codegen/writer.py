@@ -122,7 +122,7 @@ class Writer:
         return self.held.setdefault((type_, constant), f"%c{len(self.held)}") if self.model.held else constant
 
     def beside(self, value: str, purpose: str, write: Callable[[], list[str]]) -> list[str]:
-        """The results of ``write``, whose instructions are placed right after the one that defines ``value``.
+        """The results of ``write``, whose instructions stand right after the one that defines ``value``.
 
         They are written once for each value and purpose, and contain no branches. So they are outside every loop in
         which ``value`` does not change; LLVM itself would leave integer divisions inside.

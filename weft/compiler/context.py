@@ -19,7 +19,7 @@ from weft.dispatch import devices
 
 
 class Context(NamedTuple):
-    """The options, the machine, and the place of this process among those that run the program together."""
+    """The options, the machine, and the number of this process among those that run the program together."""
 
     token: int  # options that affect tracing or code, named axes and meshes (``config.token``)
     target: Target

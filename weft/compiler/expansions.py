@@ -1,6 +1,6 @@
 """Expansions: functions that compute an operation by other operations, traced once for each types of operands.
 
-pow x 0.5   ->   sqrt (add x 0.0), +inf for -inf: traced for x: f32[1000], spliced in place of the equation
+pow x 0.5   ->   sqrt (add x 0.0), +inf for -inf: traced for x: f32[1000], spliced instead of the equation
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Reshape(Record):
     """The same elements in row-major order under another shape: an alias of an operand in memory.
 
     If the parameters ask for more (a transposition first), ``rewrite(**params)`` gives a function of the operand, which
-    is traced in its place.
+    is traced instead of it.
     """
 
     reference: Callable[..., Any]
@@ -99,7 +99,7 @@ class DynamicUpdateSlice(Record):
 
 
 class Windows(Record):
-    """How index vectors place windows in an array.
+    """How index vectors select windows of an array.
 
     An index vector is a row along the last dimension of the indices. Its components are the start of one window, in the
     array dimensions ``starts``; ``most`` holds the largest start for which the window is inside the array. All windows
@@ -117,7 +117,7 @@ class Windows(Record):
 class Gather(Record):
     """operands (array, indices): result[b, w] = array[start(indices[b]) + w].
 
-    A window that is not inside the array is moved to the nearest place that is; if ``fill`` gives a value, the window
+    A window that is not inside the array is moved to the nearest start that is; if ``fill`` gives a value, the window
     is filled with that value instead.
     """
 
@@ -412,7 +412,7 @@ class Shards(Record):
 
 
 class Higher(Record):
-    """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None.
+    """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr that replaces the equation, or None.
 
     ``shards(params, sizes)``: the program that each device of a mesh runs instead, if the user wrote one; for a block
     of several devices where ``sizes`` has fewer parts along an axis than the mesh. ``written_shards(params)``: the

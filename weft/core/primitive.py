@@ -166,7 +166,7 @@ class Primitive:
             return trace.process(self, tuple(args), params)
 
     def def_bind_with_trace(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """``rule(trace, args, avals, params)`` takes the place of ``bind`` and ``bind_with_trace``."""
+        """``rule(trace, args, avals, params)`` replaces ``bind`` and ``bind_with_trace``."""
         self.bind_with_trace = rule
 
         def bind(*args: Any, **params: Any) -> Any:

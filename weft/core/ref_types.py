@@ -97,15 +97,15 @@ def check_distinct(values: Sequence[Any], paths: Callable[[], Sequence[str]], tr
 
     ``paths``: the names of the values; ``traced``: what is traced, for what.
     """
-    refs = [(place, value) for place, value in enumerate(values) if is_ref(value)]
-    for number, (place, ref) in enumerate(refs):
+    refs = [(index, value) for index, value in enumerate(values) if is_ref(value)]
+    for number, (index, ref) in enumerate(refs):
         for other, earlier in refs[:number]:
             if same(ref, earlier):
                 when = f"when tracing {traced} " if traced else ""
                 raise ValueError(
                     "only one reference to a mutable array may be passed as an argument to a function, but "
                     f"{when}the mutable array reference of type {ref.aval} appeared at both {paths()[other]} and "
-                    f"{paths()[place]}."
+                    f"{paths()[index]}."
                 )
 
 
@@ -114,11 +114,11 @@ def check_not_captured(
 ) -> None:
     """ValueError if a reference among the values is one that the traced function closed over as well."""
     held = [value for value in captured if is_ref(value)]
-    for place, ref in enumerate(values if held else ()):
+    for index, ref in enumerate(values if held else ()):
         if is_ref(ref) and any(same(ref, other) for other in held):
             raise ValueError(
                 f"when tracing {traced}, a mutable array reference of type {ref.aval} was both closed over and passed "
-                f"as the argument {paths()[place]}"
+                f"as the argument {paths()[index]}"
             )
 
 

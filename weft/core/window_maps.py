@@ -55,7 +55,7 @@ class Along(NamedTuple):
 
     @property
     def span(self) -> int:
-        """How many places a window covers."""
+        """How many positions a window covers."""
         return dilated(self.window, self.dilation)
 
     def transposed(self, extent: int) -> Along:
@@ -75,9 +75,9 @@ class Along(NamedTuple):
         length, step = -(-(count - phase) // period), self.stride * period // self.spacing
         spans = []  # tap, first and end of the outputs for which it exists
         for number in range(self.window):
-            place = phase * self.stride - self.low + number * self.dilation
-            if place % self.spacing == 0:
-                start = place // self.spacing
+            position = phase * self.stride - self.low + number * self.dilation
+            if position % self.spacing == 0:
+                start = position // self.spacing
                 first, end = max(-(start // step), 0), min(-((start - extent) // step), length)
                 if first < end:
                     spans.append((Tap(number, start, step), first, end))
@@ -93,7 +93,7 @@ TRIVIAL = Along(1)
 
 
 def dilated(extent: int, dilation: int) -> int:
-    """How many places elements that are ``dilation`` apart cover."""
+    """How many positions elements that are ``dilation`` apart cover."""
     return (extent - 1) * dilation + 1 if extent else 0
 
 

@@ -60,18 +60,18 @@ def parts(program: Program, runs: Mapping[int, int] | None = None) -> list[Part]
     found = []
     for number, entry in enumerate(program.plan.sources):
         count = len(entry.runs) if isinstance(entry, steps.Chain) else 1
-        places = [place for _, place in zip(range(count), origins, strict=False)]
+        indices = [index for _, index in zip(range(count), origins, strict=False)]
         if isinstance(entry, steps.FusedEpilogue):
-            places = [planner.memory.products[places[0]][0], *places]
+            indices = [planner.memory.products[indices[0]][0], *indices]
         inner = [next(nested) for _ in entry.programs()] if isinstance(entry, steps.Control) else []
-        found.append(_part(program, number, entry, tuple(places), tuple(inner), runs))
+        found.append(_part(program, number, entry, tuple(indices), tuple(inner), runs))
     return found
 
 
 def _part(
-    program: Program, number: int, entry: Any, places: tuple[int, ...], inner: tuple[Any, ...], runs: Any
+    program: Program, number: int, entry: Any, indices: tuple[int, ...], inner: tuple[Any, ...], runs: Any
 ) -> Part:
-    found = [program.kernels.steps[place] for place in places]
+    found = [program.kernels.steps[index] for index in indices]
     equations = tuple([equation for step in found for equation in _equations(step, entry)])
     name, what = _name(found, entry)
     if isinstance(entry, steps.Control):
@@ -80,16 +80,16 @@ def _part(
         nbytes, operations, estimate = _native_costs(entry, equations[0])
     else:
         nbytes, operations, estimate = _costs(entry)
-    return Part(number, places, name, what, equations, nbytes, operations, estimate, _lines(equations), inner)
+    return Part(number, indices, name, what, equations, nbytes, operations, estimate, _lines(equations), inner)
 
 
 def _equations(step: Any, entry: Any) -> tuple[JaxprEqn, ...]:
     if step.kernel is None:
         return (step.equation,)
     if isinstance(entry, instructions.Copy | instructions.CopyRows):
-        starts = [output.starts or (output.places and output.places.equation) for output in step.kernel.outputs]
+        starts = [output.starts or (output.targets and output.targets.equation) for output in step.kernel.outputs]
         return tuple([equation for equation in starts if equation])
-    updates = [o.places.equation if o.places else o.starts for o in step.kernel.outputs if o.places or o.starts]
+    updates = [o.targets.equation if o.targets else o.starts for o in step.kernel.outputs if o.targets or o.starts]
     return (*step.kernel.equations, *dict.fromkeys(step.kernel.dynamic.values()), *updates)
 
 
@@ -164,7 +164,7 @@ def _native_costs(entry: steps.Native, equation: JaxprEqn) -> Costs:
     """The costs of a loop in registers, which reads and writes its operands once."""
     loop = equation.params["parts"]
     operations = (1 if loop.trips is None else loop.trips) * _operations(loop.body.jaxpr)
-    return float(sum([nbytes for _, nbytes in entry.places])), operations, operations * _ONE_BY_ONE_NS
+    return float(sum([nbytes for _, nbytes in entry.locations])), operations, operations * _ONE_BY_ONE_NS
 
 
 _ONE_BY_ONE_NS = 0.5  # nanoseconds of an operation in registers that waits for the one before

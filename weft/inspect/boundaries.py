@@ -158,4 +158,4 @@ def _reason(
         return "several readers", f"{len(readers)} steps read it, and cannot be one kernel"
     for equation, reason in reads.kernel.refusals:  # what depends on it stayed outside with it
         return code_of(reason), f"{equation.primitive.name}, which needs it, stays outside: {reason}"
-    return "other order", "its reader needs it in another order, or at other places than it is made at"
+    return "other order", "its reader needs it in another order, or at other indices than it is made at"

@@ -89,8 +89,8 @@ def _watched(script: str, name: str, arguments: Sequence[str]) -> Report:
 def _of_key(function: Any, key: TraceKey, found: Profile) -> Report:
     structs = [ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in key.types]
     args, kwargs = runtime.tree_unflatten(key.in_tree, structs)
-    statics = tuple([(place, value) for place, _, value in key.statics])
-    count = len(args) + len([place for place, _ in statics if isinstance(place, int)])
+    statics = tuple([(argument, value) for argument, _, value in key.statics])
+    count = len(args) + len([argument for argument, _ in statics if isinstance(argument, int)])
     args, kwargs = signature.join_call(statics, count, args, kwargs)
     report = of_compiled(function.lower(*args, **kwargs).compile(), function.cache_info())
     if any(program.key == id(report.program.executable) for program in found.programs):

@@ -45,7 +45,7 @@ CURES = {
     "small products": "put the batch into one matrix product: reshape so that all their rows lie together",
     "strided reduction": "reduce along the last axis, or store the array transposed: rows are read one after the other",
     "read across rows": boundaries.REFUSALS["read across rows"][1],
-    "ordered scatter": "unique_indices=True if no place occurs twice: then updates run in vectors and on all threads",
+    "ordered scatter": "unique_indices=True if no index occurs twice: then updates run in vectors and on all threads",
     "missing donation": "jit(..., donate_argnums=...): the result is then written over an argument not needed again",
     "donation unused": "donate only what a result of the same size can replace",
     "residuals": "weft.checkpoint around the part, with a policy: values are recomputed instead of kept",
@@ -155,7 +155,9 @@ def _is_callback(equation: JaxprEqn) -> bool:
 def _ordered(equation: JaxprEqn, line: account.Line) -> Iterator[Finding]:
     updates = equation.invars[2].aval
     if updates.nbytes >= LEAST_BYTES:
-        text = f"{equation.primitive.name} of {updates.str_short()} may write a place twice, so that its order is kept"
+        text = (
+            f"{equation.primitive.name} of {updates.str_short()} may write an element twice, so that its order is kept"
+        )
         yield Finding("ordered scatter", text, line, updates.nbytes)
 
 
@@ -250,7 +252,7 @@ def _line_of_step(program: Program, number: int) -> account.Line:
     step = program.kernels.steps[number]
     if step.kernel is None:
         return account.line_of(step.equation)
-    updates = [o.places.equation if o.places else o.starts for o in step.kernel.outputs if o.places or o.starts]
+    updates = [o.targets.equation if o.targets else o.starts for o in step.kernel.outputs if o.targets or o.starts]
     equations = [*updates, *step.kernel.equations]
     return next((line for e in equations if (line := account.line_of(e))[0]), account.UNKNOWN)
 

@@ -64,10 +64,10 @@ class _Names:
 
     def tables(self) -> bytes:
         parts = []
-        for text, place in self.frames.items():
+        for text, location in self.frames.items():
             name = self.string(text)
-            parts.append(block(LOCATION, number(ID, place) + block(LINE, number(FUNCTION_ID, place))))
-            parts.append(block(FUNCTION, number(ID, place) + number(NAME, name) + number(SYSTEM_NAME, name)))
+            parts.append(block(LOCATION, number(ID, location) + block(LINE, number(FUNCTION_ID, location))))
+            parts.append(block(FUNCTION, number(ID, location) + number(NAME, name) + number(SYSTEM_NAME, name)))
         return b"".join([*parts, *(block(STRING_TABLE, text.encode()) for text in self.strings)])
 
 

@@ -150,7 +150,7 @@ class _Section:
         jaxpr = program.jaxpr
         for variable in (*jaxpr.constvars, *jaxpr.invars, *[v for e in jaxpr.eqns for v in e.outvars]):
             self.context.name(variable)
-        self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
+        self.positions = {equation: position for position, equation in enumerate(jaxpr.eqns)}
         self.report = buffers.MemoryReport(program.assignment())
         self.entries = self.report.entries()
         self.kinds = {entry.variable: entry.kind for entry in self.entries if entry.kind != "copy"}
@@ -160,8 +160,8 @@ class _Section:
         return self.program.name if self.number == 0 else f"{self.program.name}, inner program {self.number}"
 
     def key(self, equation: JaxprEqn) -> str | None:
-        place = self.places.get(equation)
-        return None if place is None else f"{self.number}.{place}"
+        position = self.positions.get(equation)
+        return None if position is None else f"{self.number}.{position}"
 
     def value(self, variable: Any) -> str:
         return f"{self.number}:{self.context.name(variable)}"
@@ -173,12 +173,12 @@ class _Section:
                 runs.setdefault(equation, []).append(f"{self.number}.{part.number}")
         return [
             {
-                "id": f"{self.number}.{place}", "program": self.number, "text": self._text(equation),
+                "id": f"{self.number}.{position}", "program": self.number, "text": self._text(equation),
                 "line": lines.of(account.line_of(equation)), "steps": list(dict.fromkeys(runs.get(equation, []))),
                 "backward": residuals.is_backward(equation),
                 "makes": [self.value(v) for v in equation.outvars if type(v) is not DropVar],
             }
-            for place, equation in enumerate(self.program.jaxpr.eqns)
+            for position, equation in enumerate(self.program.jaxpr.eqns)
         ]  # fmt: skip
 
     def _text(self, equation: JaxprEqn) -> str:
@@ -202,7 +202,7 @@ class _Section:
                     "measured": seconds, **_shares(part, seconds, limits),
                     "texts": [texts.of(nest) for nest in _nests(entry)],
                     "operands": self._operands(part, entry),
-                    "lines": [[*place, share] for line, share in part.lines.items() if (place := lines.of(line))],
+                    "lines": [[*position, share] for line, share in part.lines.items() if (position := lines.of(line))],
                     "runs": [programs.index(inner) for inner in part.programs],
                 }
             )  # fmt: skip
@@ -234,7 +234,7 @@ class _Section:
         }  # fmt: skip
 
     def boundaries(self) -> list[Data]:
-        step_of = {place: f"{self.number}.{part.number}" for part in self.parts for place in part.steps}
+        step_of = {position: f"{self.number}.{part.number}" for part in self.parts for position in part.steps}
         return [
             {
                 "value": self.value(edge.variable), "name": self.context.name(edge.variable),

@@ -35,7 +35,7 @@ class Operand(Record, frozen=False):
 
 
 class Scatter(Record):
-    """How a result is updated: the axes along which the places differ, and whether the places are sorted."""
+    """How a result is updated: the axes along which the targets differ, and whether the targets are sorted."""
 
     axes: frozenset[int]
     is_sorted: bool
@@ -72,7 +72,7 @@ class Body(Record, frozen=False):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it only loads, computes and stores, at places that are known or are tested."""
+        """Whether it only loads, computes and stores, at offsets that are known or are tested."""
         return all(isinstance(s, PLAIN) or reads_inside(s) for s in self.statements)
 
     @property

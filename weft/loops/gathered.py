@@ -1,6 +1,6 @@
-"""Gathers in registers: the place of every element, from the clamped components of index vectors.
+"""Gathers in registers: the position of every element, from the clamped components of index vectors.
 
-y[b, w] = x[start(i[b]) + w]   ->   place = min(max(i[b, 0], 0), most) * stride + ... + offset(w);   y = x at place
+y[b, w] = x[start(i[b]) + w]   ->   at = min(max(i[b, 0], 0), most) * stride + ... + offset(w);   y = x[at]
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _windows(equation: JaxprEqn) -> kinds.Windows:
 
 
 def is_small(equation: JaxprEqn) -> bool:
-    """Whether the windows fit into the array, places into 32 bits, and the elements are few.
+    """Whether the windows fit into the array, positions into 32 bits, and the elements are few.
 
     Each element is a load. More of them are as fast in a kernel, which is the same for all numbers of them.
     """
@@ -34,13 +34,13 @@ def is_small(equation: JaxprEqn) -> bool:
     return min(_windows(equation).most, default=0) >= 0 and 0 < equation.invars[0].aval.size < indexed.FEW
 
 
-def places(low: Values, equation: JaxprEqn, index: int) -> tuple[int, int | None]:
-    """The places of a gather's elements, and whether their windows are inside (None: always)."""
+def positions(low: Values, equation: JaxprEqn, index: int) -> tuple[int, int | None]:
+    """The positions of a gather's elements, and whether their windows are inside (None: always)."""
     array, indices = [atom.aval for atom in equation.invars[:2]]
     windows = _windows(equation)
     vectors, offsets = _elements(windows, indices.shape, equation.outvars[0].aval.shape, array.shape)
     count = len(windows.starts)
-    place = low.constant(offsets.astype(np.int32)) if offsets.any() or not count else None
+    position = low.constant(offsets.astype(np.int32)) if offsets.any() or not count else None
     inside: int | None = None
     wide = INT32 if indices.dtype.itemsize < 4 else np.dtype(indices.dtype)
     for k, (dim, most) in enumerate(zip(windows.starts, windows.most, strict=True)):
@@ -50,11 +50,11 @@ def places(low: Values, equation: JaxprEqn, index: int) -> tuple[int, int | None
         stride = math.prod(array.shape[dim + 1 :])
         if stride != 1:
             start = low.apply("scaled", indexed.SCALED, (start, low.constant(np.asarray([stride], np.int32))), np.int32)
-        place = start if place is None else low.apply("sum", indexed.SUM, (place, start), np.int32)
+        position = start if position is None else low.apply("sum", indexed.SUM, (position, start), np.int32)
         here = low.apply("inside", indexed.INSIDE, (given, bound), np.bool_)
         inside = here if inside is None else low.apply("both", indexed.BOTH, (inside, here), np.bool_)
-    assert place is not None
-    return place, inside
+    assert position is not None
+    return position, inside
 
 
 def _elements(

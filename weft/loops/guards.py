@@ -88,7 +88,7 @@ class GuardWriter:
     def __init__(self, guarded: Guarded, number: Callable[[], int]) -> None:
         self.guarded, self.number = guarded, number
         self.found: list[tuple[list[ir.Statement], int]] = []  # a block, and a value that is true where a test holds
-        self.updates: list[tuple[list[ir.Statement], int, Any]] = []  # a block, the place of an update, as above
+        self.updates: list[tuple[list[ir.Statement], int, Any]] = []  # a block, the index of an update, as above
         self.numbers: list[tuple[list[ir.Statement], int, Any]] = []  # a block, a value, what it must not be
 
     def wants(self, equation: Any, word: str) -> bool:
@@ -127,12 +127,12 @@ class GuardWriter:
         body.operands.append(Operand(self.guarded.words, "in", self.guarded.number, True, {}, None, BYTE, ()))
         by_block: dict[int, tuple[list[ir.Statement], list[int]]] = {}
         for block, value in self.found:
-            place = body.phases[0][0] if block is body.setup else block
-            by_block.setdefault(id(place), (place, []))[1].append(value)
-        for block, place, fails in self.updates:
-            update = block[place]
+            home = body.phases[0][0] if block is body.setup else block
+            by_block.setdefault(id(home), (home, []))[1].append(value)
+        for block, index, fails in self.updates:
+            update = block[index]
             assert isinstance(update, ir.Update)
-            block[place] = update.replace(guard=ir.Guard(operand, update.new, fails))
+            block[index] = update.replace(guard=ir.Guard(operand, update.new, fails))
         for block, value, fails in self.numbers:
             (body.phases[0][0] if block is body.setup else block).append(ir.Guard(operand, value, fails))
         for block, values in by_block.values():

@@ -67,7 +67,7 @@ CHOOSE = kinds.Elementwise(
 )
 
 
-class Places(NamedTuple):
+class Windowed(NamedTuple):
     """Windows of an array; the dimensions of the variable ``walked`` iterate over them."""
 
     array: Any
@@ -88,37 +88,37 @@ class IndexWriter:
         return out
 
     def offset(
-        self, bucket: Bucket, places: Places, values: Sequence[int], dtypes: Sequence[Any], clamped: bool = True
+        self, bucket: Bucket, windowed: Windowed, values: Sequence[int], dtypes: Sequence[Any], clamped: bool = True
     ) -> int:
         """The offset of windows that start at the index values; valid only for windows inside unless ``clamped``."""
-        array = places.array.aval
+        array = windowed.array.aval
         dtype = INT32 if array.size < FEW else INT64
         total: int | None = None
-        for k, (value, index, dim) in enumerate(zip(values, dtypes, places.windows.starts, strict=True)):
+        for k, (value, index, dim) in enumerate(zip(values, dtypes, windowed.windows.starts, strict=True)):
             if clamped:
-                start = self.apply(bucket, "start", CLAMP, (value, self._most(places, k, index)), dtype)
+                start = self.apply(bucket, "start", CLAMP, (value, self._most(windowed, k, index)), dtype)
             else:
                 start = self.apply(bucket, "start", GIVEN, (value,), dtype)
             if dim + 1 < array.ndim:  # the last dimension has stride 1 in every array
-                stride = self.sizes.strides(places.array)[dim]
+                stride = self.sizes.strides(windowed.array)[dim]
                 stride = self.scalar(stride.elems, dtype)
                 start = self.apply(bucket, "scaled", SCALED, (start, stride), dtype)
             total = start if total is None else self.apply(bucket, "sum", SUM, (total, start), dtype)
         return self.scalar(0, dtype) if total is None else total
 
-    def inside(self, bucket: Bucket, places: Places, values: Sequence[int], dtypes: Sequence[Any]) -> int:
+    def inside(self, bucket: Bucket, windowed: Windowed, values: Sequence[int], dtypes: Sequence[Any]) -> int:
         """A value that tells whether the windows are inside."""
         every: int | None = None
         for k, (value, index) in enumerate(zip(values, dtypes, strict=True)):
-            one = self.apply(bucket, "inside", INSIDE, (value, self._most(places, k, index)), BOOL)
+            one = self.apply(bucket, "inside", INSIDE, (value, self._most(windowed, k, index)), BOOL)
             every = one if every is None else self.apply(bucket, "both", BOTH, (every, one), BOOL)
         return self.scalar(True, BOOL) if every is None else every
 
-    def _most(self, places: Places, component: int, index: Any) -> int:
+    def _most(self, windowed: Windowed, component: int, index: Any) -> int:
         """The largest start as a parameter, in the dtype of comparisons."""
         dtype = np.dtype(index)
         dtype = INT32 if dtype.itemsize < 4 else dtype
-        most = places.windows.most[component]
+        most = windowed.windows.most[component]
         if most > int(np.iinfo(dtype).max):
             return self.scalar(int(np.iinfo(dtype).max), dtype)
         return self.scalar(most, dtype)

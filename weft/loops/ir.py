@@ -49,7 +49,7 @@ class Dim(Record):
 
     ``extent`` is None if it is known only at run time; it is known for short reduced dimensions, which are unrolled,
     and for the last parallel dimension if rows are short (``loops.schedules.blocks``).
-    ``runs``: the updates of a sorted scatter. Points are independent where the place updated changes: a range that is
+    ``runs``: the updates of a sorted scatter. Points are independent where the target changes: a range that is
     cut elsewhere is moved on to the next change.
     """
 

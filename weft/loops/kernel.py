@@ -50,16 +50,16 @@ class Axis(Record):
 
 
 class Output(Record):
-    """A value stored: ``node`` into ``target`` at ``access``; ``starts`` or ``places`` shift the region at run time."""
+    """A value stored: ``node`` into ``target`` at ``access``; ``starts`` or ``targets`` move the region at run time."""
 
     node: Node
     target: Any
     access: Access
     starts: Any = None  # the dynamic_update_slice equation whose clamped starts shift the region
-    places: Places | None = None  # for a scatter: where windows start; ``node`` is then the update of each element
+    targets: Targets | None = None  # for a scatter: where windows start; ``node`` is then the update of each element
 
 
-class Places(Record):
+class Targets(Record):
     """Where the windows of a scatter start: its equation, and a node for each component of an index vector."""
 
     equation: JaxprEqn
@@ -140,9 +140,9 @@ def describe(kernel: Kernel) -> str:
     lines = [f"kernel {kernel.name} [{axes}]"]
     lines += [f"  {line}" for line in str(as_jaxpr(kernel)).splitlines()]
     for output in kernel.outputs:
-        place = ", ".join(_use_text(use, names) for use in output.access)
-        verb = f"{output.places.equation.primitive.name} to" if output.places else "store"
-        lines.append(f"  {verb} [{place}] of {output.target.aval.str_short()}")
+        element = ", ".join(_use_text(use, names) for use in output.access)
+        verb = f"{output.targets.equation.primitive.name} to" if output.targets else "store"
+        lines.append(f"  {verb} [{element}] of {output.target.aval.str_short()}")
     reasons = [f"{equation.primitive.name} stays outside: {reason}" for equation, reason in kernel.refusals]
     lines += [f"  # {reason}" for reason in dict.fromkeys(reasons)]
     return "\n".join(lines)

@@ -43,13 +43,13 @@ def lower(source: Kernel, sizes: Sizes, guarded: guards.Guarded | None = None) -
 
 def _empty(source: Kernel) -> Body:
     """The body of a kernel, without statements."""
-    results = tuple([output.places and _scatter(output.places) for output in source.outputs])
+    results = tuple([output.targets and _scatter(output.targets) for output in source.outputs])
     return Body(source.name, source.axes, source.reduced, source.run, source.tree, results, [], [], [], [], [], set())
 
 
-def _scatter(places: kernel.Places) -> Scatter:
-    equation = places.equation
-    axes = frozenset([use.axis for node in places.components for use in node.access])
+def _scatter(targets: kernel.Targets) -> Scatter:
+    equation = targets.equation
+    axes = frozenset([use.axis for node in targets.components for use in node.access])
     return Scatter(axes, bool(equation.primitive.kind.ordered(equation.params)))
 
 
@@ -113,10 +113,10 @@ class _Lowering:
             for node in self.phases.nodes(equation):
                 self._emit_equation(equation, node)
         for output in self.kernel.outputs:
-            if output.places is None:
+            if output.targets is None:
                 self._emit_store(output)
             else:
-                self._emit_update(output, output.places)
+                self._emit_update(output, output.targets)
         if self.guards is not None:
             self.guards.finish(self.result)
         return self.result
@@ -239,17 +239,17 @@ class _Lowering:
         operand = self._operand(array, kernel.window_access(windows, array, node.access, self.sizes), "in", None)
         dtype = np.dtype(array.aval.dtype)
         components = self.kernel.nodes[node]
-        places = indexed.Places(array, windows, equation.outvars[0])
+        windowed = indexed.Windowed(array, windows, equation.outvars[0])
         dtypes = [indices.aval.dtype] * len(components)
 
-        def place(phase: int) -> tuple[int, int | None]:
+        def offset_in(phase: int) -> tuple[int, int | None]:
             values = [self._value(component, phase) for component in components]
             bucket = self._bucket(max(components, key=self.phases.depth, default=node), phase)
-            offset = self.indexed.offset(bucket, places, values, dtypes)
+            offset = self.indexed.offset(bucket, windowed, values, dtypes)
             tested = self.guards is not None and self.guards.wants(equation, "index")
             if not components or (fill is None and not tested):
                 return offset, None
-            inside = self.indexed.inside(bucket, places, values, dtypes)
+            inside = self.indexed.inside(bucket, windowed, values, dtypes)
             if tested and self.guards is not None:
                 self.guards.outside(bucket, inside)
             return offset, None if fill is None else inside
@@ -259,7 +259,7 @@ class _Lowering:
         def load(phase: int) -> int:
             slot = phase if any(self.is_body(component) for component in components) else -1
             if slot not in found:
-                found[slot] = place(phase)
+                found[slot] = offset_in(phase)
             offset, inside = found[slot]
             bucket, out = self._bucket(node, phase), self._number()
             bucket.append(ir.LoadAt(out, operand, offset))
@@ -267,16 +267,16 @@ class _Lowering:
 
         self._once_or_kept(node, dtype, load)
 
-    def _emit_update(self, output: kernel.Output, places: kernel.Places) -> None:
-        equation = places.equation
+    def _emit_update(self, output: kernel.Output, targets: kernel.Targets) -> None:
+        equation = targets.equation
         kind, array, indices = equation.primitive.kind, equation.outvars[0], equation.invars[1]
         windows = kind.windows([atom.aval for atom in equation.invars], array.aval, equation.params)
-        values = [self._value(component, 0) for component in places.components]
+        values = [self._value(component, 0) for component in targets.components]
         dtypes = [indices.aval.dtype] * len(values)
         new = self._value(output.node, 0)
         operand = self._operand(array, output.access, "out", None)
         bucket = self.result.phases[0][1]
-        found, clips = indexed.Places(array, windows, equation.invars[2]), kind.clips(equation.params)
+        found, clips = indexed.Windowed(array, windows, equation.invars[2]), kind.clips(equation.params)
         tested = self.guards is not None and self.guards.wants(equation, "index") and bool(values)
         inside = None if clips and not tested else self.indexed.inside(bucket, found, values, dtypes)
         if tested and self.guards is not None and inside is not None:

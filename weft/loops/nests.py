@@ -150,9 +150,9 @@ def _strides(operand: Operand, space: Space) -> tuple[Stride, ...]:
 def _phases(body: Body, loops: Sequence[Loop]) -> tuple[ir.Phase, ...]:
     dims = {axis.key: dim for dim, loop in enumerate(loops) for axis in loop.axes} if body.indexed else {}
 
-    def placed(statements: list[ir.Statement]) -> tuple[ir.Statement, ...]:
+    def numbered(statements: list[ir.Statement]) -> tuple[ir.Statement, ...]:
         if not dims:
             return tuple(statements)
         return tuple([ir.IndexOf(s.out, dims[s.dim], s.dtype) if isinstance(s, ir.IndexOf) else s for s in statements])
 
-    return tuple([ir.Phase(placed(before), placed(body), tuple(ends)) for before, body, ends in body.phases])
+    return tuple([ir.Phase(numbered(before), numbered(body), tuple(ends)) for before, body, ends in body.phases])

@@ -96,7 +96,7 @@ class Phases:
         for output in self.kernel.outputs:
             if self.is_body(output.node):
                 wanted.setdefault(output.node, set()).add(self.available.get(output.node, 0))
-            for node in output.places.components if output.places else ():
+            for node in output.targets.components if output.targets else ():
                 if self.is_body(node):
                     wanted.setdefault(node, set()).add(0)
         for equation in reversed(self.kernel.equations):

@@ -130,7 +130,7 @@ def _right(operands: Sequence[Any], s: Any) -> str:
             return f"scan {name} {_values(args)}{f' run {s.run}' if isinstance(s, routine.Running) else ''}"
         case ir.Reduce(_, name, _, _, args):
             of_parts = f" kept {s.kept} outer {s.outer} run {s.run}" if isinstance(s, routine.Fold) else ""
-            at = _at(s.places) if isinstance(s, routine.Fold) else ""
+            at = _at(s.positions) if isinstance(s, routine.Fold) else ""
             return f"{name}({_values(args, ', ')}){at}{of_parts} {s.tree}"
         case routine.Pick(_, sources):
             return f"pick {_few([f'v{value}.{element}' for value, element in sources])}"
@@ -139,7 +139,7 @@ def _right(operands: Sequence[Any], s: Any) -> str:
         case routine.Product(_, lhs, rhs, (batch, m, n, k)):
             return f"product v{lhs} v{rhs} (batch {batch} m {m} n {n} k {k})"
         case routine.Take():
-            return f"{_source(operands, s)} at v{s.place}"
+            return f"{_source(operands, s)} at v{s.index}"
         case routine.Slice():
             size = "size " if s.value is None else ""
             return f"slice {_source(operands, s)} at {_starts(s.starts, size)}"
@@ -190,8 +190,8 @@ def _few(texts: Sequence[str]) -> str:
     return f"{' '.join(texts[:16])}{' ...' if len(texts) > 16 else ''}"
 
 
-def _at(places: Sequence[int] | None) -> str:
-    return "" if places is None else f" at {_few([str(place) for place in places])}"
+def _at(positions: Sequence[int] | None) -> str:
+    return "" if positions is None else f" at {_few([str(position) for position in positions])}"
 
 
 def _source(operands: Sequence[Any], s: routine.Slice | routine.Take) -> str:

@@ -63,8 +63,8 @@ def mend_lanes(
 
             def found() -> list[str]:
                 for k, v in enumerate(body(*xs), count):
-                    place = writer.element("i8", first, str(k * nbytes))  # here, where it is part of an address
-                    writer.line(f"store {v.element} {v.text}, ptr {place}")
+                    address = writer.element("i8", first, str(k * nbytes))  # here, where it is part of an address
+                    writer.line(f"store {v.element} {v.text}, ptr {address}")
                 return []
 
             if which is None:
@@ -77,12 +77,12 @@ def mend_lanes(
         return []
 
     def taken() -> list[str]:
-        writer, places = lanes.writer, []
+        writer, addresses = lanes.writer, []
         for k, v in enumerate(given):
-            places.append(writer.element("i8", box, str(k * nbytes)))
-            writer.line(f"store {lanes.type(v.element)} {v.text}, ptr {places[k]}")
+            addresses.append(writer.element("i8", box, str(k * nbytes)))
+            writer.line(f"store {lanes.type(v.element)} {v.text}, ptr {addresses[k]}")
         call(writer, _named(name, lanes), [("ptr", box)], [], write)
-        return [writer.load(lanes.type(v.element), place) for v, place in zip(usual, places[count:], strict=True)]
+        return [writer.load(lanes.type(v.element), each) for v, each in zip(usual, addresses[count:], strict=True)]
 
     return _where_any(mask, taken, usual)
 

@@ -187,7 +187,7 @@ def _far_remainder(x: V, y: V) -> list[V]:
     # a = m 2**(exponent - 1075) with a whole m, also where a is subnormal
     a_exponent, b_exponent = (v.lshr(52).intrinsic("smax", 1) for v in (a, b))
     m, n = a - ((a_exponent << 52) - hidden), b - ((b_exponent << 52) - hidden)
-    n, places = n.intrinsic("umax", 1), a_exponent - b_exponent
+    n, digits = n.intrinsic("umax", 1), a_exponent - b_exponent
 
     def digit(values: list[str]) -> tuple[list[str], str]:
         rest, left = (V(lanes, "i64", text) for text in values)
@@ -196,15 +196,15 @@ def _far_remainder(x: V, y: V) -> list[V]:
         return [rest.text, left.text], (left > 0).text
 
     def divided() -> list[str]:
-        started = [("i64", m.binary("urem", n).text), ("i64", places.text)]
-        return writer.rounds((places > 0).text, 2046 // 11 + 1, started, digit)[:1]
+        started = [("i64", m.binary("urem", n).text), ("i64", digits.text)]
+        return writer.rounds((digits > 0).text, 2046 // 11 + 1, started, digit)[:1]
 
-    (rest,) = writer.when((places >= 0).text, divided, ["i64"], [m.text], rare=False)
+    (rest,) = writer.when((digits >= 0).text, divided, ["i64"], [m.text], rare=False)
     # rest 2**(b_exponent - 1075), by two products that are exact since the result is a float
     half = (b_exponent - 1).lshr(1)
     found = V(lanes, "i64", rest).as_float()
     for power in (half, b_exponent - 1 - half):
         found = found * ((power + 1023) << 52).as_float()
-    found = lanes.select(places < 0, x, found.copysign(x))
+    found = lanes.select(digits < 0, x, found.copysign(x))
     ordinary = (a < inf) & (b - 1).compare("ult", inf)
     return [lanes.select(ordinary, found, (x * y) / (x * y))]

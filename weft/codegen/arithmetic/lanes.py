@@ -325,12 +325,12 @@ class Lanes:
         scalar = self.writer.splats.get(x.text)
         return None if scalar is None else V(Lanes(self.writer, 1), x.element, scalar)
 
-    def looked_up(self, name: str, words: Sequence[int], place: V, element: str, start: int = 0) -> V:
-        """What lies ``place`` bytes after the byte ``start`` of the module's constant words, for a single lane."""
+    def looked_up(self, name: str, words: Sequence[int], offset: V, element: str, start: int = 0) -> V:
+        """What lies ``offset`` bytes after the byte ``start`` of the module's constant words, for a single lane."""
         given = ", ".join([f"i64 {word}" for word in words])
         self.writer.declarations[name] = f"@{name} = private constant [{len(words)} x i64] [{given}]"
         base = f"getelementptr (i8, ptr @{name}, i64 {start})" if start else f"@{name}"
-        return V(self, element, self.writer.load(element, self.writer.element("i8", base, place.text), 1))
+        return V(self, element, self.writer.load(element, self.writer.element("i8", base, offset.text), 1))
 
     def select(self, condition: V, yes: V | float | int, no: V | float | int) -> V:
         element = yes.element if isinstance(yes, V) else no.element  # type: ignore[union-attr]

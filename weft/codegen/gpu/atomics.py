@@ -25,16 +25,16 @@ _FLOATS = "fhc"  # kinds of elements
 _HALVES = {elements.FLOAT16: "half", elements.BFLOAT16: "bfloat"}
 
 
-def update(parent: Frame, s: ir.Update, copy: Instance, place: Position) -> None:
+def update(parent: Frame, s: ir.Update, copy: Instance, position: Position) -> None:
     """The statement for one point."""
     if s.inside is None:
-        _updated(parent, s, copy, place)
+        _updated(parent, s, copy, position)
         return
     inner = instances.fresh(copy, copy.values)
-    threads.when(parent.writer, copy.values[s.inside].part.text, lambda: _updated(parent, s, inner, place))
+    threads.when(parent.writer, copy.values[s.inside].part.text, lambda: _updated(parent, s, inner, position))
 
 
-def _updated(parent: Frame, s: ir.Update, copy: Instance, place: Position) -> None:
+def _updated(parent: Frame, s: ir.Update, copy: Instance, position: Position) -> None:
     """What the update makes of an element that changes nothing is what it brings to any."""
     writer, dtype = parent.writer, parent.nest.operands[s.operand].dtype
     offset = indexed.uniform_offset(parent, s.offset, copy)
@@ -44,7 +44,7 @@ def _updated(parent: Frame, s: ir.Update, copy: Instance, place: Position) -> No
     for step in s.steps:
         copy.values[step.out] = instances.apply(step, copy)
     new = copy.emit.settle(copy.values[s.new])
-    pointer = writer.element(whole(dtype), place.pointers[s.operand], offset)
+    pointer = writer.element(whole(dtype), position.pointers[s.operand], offset)
     type_, operation = element.register, ("u" if s.free != "sum" and not element.signed else "") + _OPERATIONS[s.free]
     if element.kind in _FLOATS:
         type_, operation = _HALVES.get(dtype, type_), "fadd"

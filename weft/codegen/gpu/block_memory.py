@@ -9,7 +9,7 @@ import numpy as np
 from weft._base.target import Target
 from weft.codegen.cpu import families
 from weft.codegen.gpu import starts, threads
-from weft.loops.gpu.resident import Offset, Place, Resident
+from weft.loops.gpu.resident import Location, Offset, Resident
 
 
 class BlockMemory:
@@ -22,11 +22,11 @@ class BlockMemory:
         self.bases: dict[int, str] = {}
         self.moved: dict[int, str] = {}
 
-    def address(self, place: Place) -> str:
-        pointer = self.bases[place.base]
-        if place.offset is not None:
-            pointer = self.writer.element("i8", pointer, f"%w{place.offset}")
-        for number in place.moved:
+    def address(self, location: Location) -> str:
+        pointer = self.bases[location.base]
+        if location.offset is not None:
+            pointer = self.writer.element("i8", pointer, f"%w{location.offset}")
+        for number in location.moved:
             pointer = self.writer.element("i8", pointer, self.moved[number])
         return pointer
 
@@ -68,7 +68,9 @@ class BlockMemory:
     def offset(self, step: Offset) -> None:
         """Every thread computes it."""
         writer = self.writer
-        terms = [(self.address(place), dtype, f"%w{most}", f"%w{stride}") for place, dtype, most, stride in step.terms]
+        terms = [
+            (self.address(location), dtype, f"%w{most}", f"%w{stride}") for location, dtype, most, stride in step.terms
+        ]
         total, clamped = starts.offset_of(writer, terms)
         self.moved[step.number] = total
         if step.flag is not None:

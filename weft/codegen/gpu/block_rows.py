@@ -47,16 +47,16 @@ class BlockRowWriter(TeamWriter):
         self.n_blocks = -(-grid.held_threads(nest) // grid.ROW_THREADS) if self.held else 1
 
     def write(self) -> Writer:
-        writer, place = self.writer, self.begin()
+        writer, position = self.writer, self.begin()
         self.lane = threads.number(writer, "tid.x")
         self.warp = writer.index("lshr", self.lane, str(WARP.bit_length() - 1))
         self.thread = writer.index("and", self.lane, str(WARP - 1))
         self.warps = self.word(self.cuts + 2) if self.held else str(grid.ROW_THREADS // WARP)
         self.aligned = writer.compare_index("ne", self.word(self.cuts + 4), "0")
         for k in grid.row_vectors(self.nest):
-            low = writer.index("and", writer.op(f"ptrtoint ptr {place.pointers[k]} to i64"), str(grid.ALIGNED - 1))
+            low = writer.index("and", writer.op(f"ptrtoint ptr {position.pointers[k]} to i64"), str(grid.ALIGNED - 1))
             self.aligned = writer.op(f"and i1 {self.aligned}, {writer.compare_index('eq', low, '0')}")
-        self.team(threads.number(writer, "ctaid.x"), "0", place)
+        self.team(threads.number(writer, "ctaid.x"), "0", position)
         return writer
 
     def _buffers_of_team(self, row: str, within: str) -> None:
@@ -69,13 +69,13 @@ class BlockRowWriter(TeamWriter):
         self,
         phase: ir.Phase,
         point: Instance,
-        place: Position,
+        position: Position,
         spot: Spot,
         start: str,
         use: Callable[[int, Instance], None],
     ) -> None:
         """The body at the elements of this thread, and then ``use(number of a value, values)``, one after the other."""
-        made = (self._singles if self.parts.lanes.width == 1 else self._vectors)(phase, point, place, spot, start)
+        made = (self._singles if self.parts.lanes.width == 1 else self._vectors)(phase, point, position, spot, start)
         for s in phase.body:
             if isinstance(s, LOADS):
                 self._load_all(s, made, spot)
@@ -90,18 +90,18 @@ class BlockRowWriter(TeamWriter):
     def _spot(self, start: str, stop: str) -> Spot:
         return self.parts.spot(self.thread, self.warp, self.aligned, start, stop)
 
-    def _singles(self, phase: ir.Phase, point: Instance, place: Position, spot: Spot, start: str) -> Elements:
+    def _singles(self, phase: ir.Phase, point: Instance, position: Position, spot: Spot, start: str) -> Elements:
         """Elements one by one; instead of those that do not exist the first one of the part is computed."""
         made = []
         for e in range(self.parts.count):
             index = self.writer.index("add", spot.at, str(e * WARP))
             index = self.writer.choose_index(self.parts.inside(spot, e), index, start)
-            inner = self.enter(place, self.last, index, ir.operands(phase.body))
+            inner = self.enter(position, self.last, index, ir.operands(phase.body))
             made += [(vector, inner) for vector in self.entered(phase.body, [point], inner)]
         return made
 
-    def _vectors(self, phase: ir.Phase, point: Instance, place: Position, spot: Spot, start: str) -> Elements:
-        inner, used, made = self.enter(place, self.last, spot.at, ir.operands(phase.body)), ir.used(phase), []
+    def _vectors(self, phase: ir.Phase, point: Instance, position: Position, spot: Spot, start: str) -> Elements:
+        inner, used, made = self.enter(position, self.last, spot.at, ir.operands(phase.body)), ir.used(phase), []
         values = {n: self.parts.memory.splat(value) for n, value in point.values.items() if n in used}
         for _ in range(self.parts.count):
             made.append((Instance(Emitter(self.parts.lanes), self.parts.memory, dict(values)), inner))
@@ -117,7 +117,7 @@ class BlockRowWriter(TeamWriter):
         if key is not None and key in self.kept:
             found = self.kept[key]
         elif isinstance(s, ir.RowLoad):
-            found = self.parts.load(self.nest.rows[s.row], self._row_place(s.row, spot, made[0][1]), spot)
+            found = self.parts.load(self.nest.rows[s.row], self._row_address(s.row, spot, made[0][1]), spot)
         elif self.parts.lanes.width > 1 and isinstance(s, ir.Load) and self.nest.operands[s.operand].strides[self.last]:
             found = self.parts.load(self.nest.operands[s.operand].dtype, made[0][1].pointers[s.operand], spot)
         elif self.parts.lanes.width > 1 and isinstance(s, ir.IndexOf) and s.dim == self.last:
@@ -135,28 +135,28 @@ class BlockRowWriter(TeamWriter):
         if isinstance(s, ir.RowStore) and self.held:
             self.kept.setdefault(("row", s.row), []).append(vector.values[s.value])
         elif isinstance(s, ir.RowStore):
-            self.parts.store(vector.values[s.value], number, self._row_place(s.row, spot, inner), spot)
+            self.parts.store(vector.values[s.value], number, self._row_address(s.row, spot, inner), spot)
         elif isinstance(s, ir.Store) and self.parts.lanes.width > 1:
             self.parts.store(vector.values[s.value], number, inner.pointers[s.operand], spot)
         else:
             threads.when(self.writer, self.parts.inside(spot, number), lambda: self.run([s], [vector], inner))
 
-    def _row_place(self, row: int, spot: Spot, inner: Position) -> str:
+    def _row_address(self, row: int, spot: Spot, inner: Position) -> str:
         """Where this thread's first element is in a row buffer."""
         at = inner.row
-        if self.parts.lanes.width == 1:  # the place is that of an element that exists
+        if self.parts.lanes.width == 1:  # the address is that of an element that exists
             before = self.writer.index("sub", at, inner.indices[self.last])
             at = self.writer.index("add", before, spot.at)
         return self.writer.element(whole(self.nest.rows[row]), self.row_bases[row], at)
 
     # the loops of a phase
 
-    def _elements(self, phase: ir.Phase, point: Instance, place: Position, bounds: tuple[str, str]) -> None:
+    def _elements(self, phase: ir.Phase, point: Instance, position: Position, bounds: tuple[str, str]) -> None:
         def part(start: str, _: list[str]) -> list[str]:
             stop = bounds[1]
             if not self.held:
                 stop = self.writer.minimum_index(self.writer.index("add", start, str(BLOCK_LANES)), stop)
-            self._part(phase, point, place, self._spot(start, stop), start, lambda number, vector: None)
+            self._part(phase, point, position, self._spot(start, stop), start, lambda number, vector: None)
             return []
 
         if self.held:
@@ -165,12 +165,18 @@ class BlockRowWriter(TeamWriter):
             self.writer.loop(bounds[0], bounds[1], BLOCK_LANES, [], part)
 
     def level(
-        self, phase: ir.Phase, point: Instance, place: Position, depth: int, totals: list[Accumulators], groups: Groups
+        self,
+        phase: ir.Phase,
+        point: Instance,
+        position: Position,
+        depth: int,
+        totals: list[Accumulators],
+        groups: Groups,
     ) -> list[Accumulators]:
         if not self.held or not phase.reductions:
-            return super().level(phase, point, place, depth, totals, groups)
+            return super().level(phase, point, position, depth, totals, groups)
         extent, like = self.extents[self.last], phase.reductions
-        found = self._blocks_of_tree(phase, point, place, "0", extent)
+        found = self._blocks_of_tree(phase, point, position, "0", extent)
         for block, accs in enumerate(found):
             both = self.combined(like, totals, accs)
             there = V(self.scalar, "i1", self.below(str(block * BLOCK_LANES), extent))
@@ -178,12 +184,12 @@ class BlockRowWriter(TeamWriter):
         return totals
 
     def tree_block(
-        self, phase: ir.Phase, point: Instance, place: Position, start: str, stop: str
+        self, phase: ir.Phase, point: Instance, position: Position, start: str, stop: str
     ) -> list[Accumulators]:
-        return self._blocks_of_tree(phase, point, place, start, stop)[0]
+        return self._blocks_of_tree(phase, point, position, start, stop)[0]
 
     def _blocks_of_tree(
-        self, phase: ir.Phase, point: Instance, place: Position, start: str, stop: str
+        self, phase: ir.Phase, point: Instance, position: Position, start: str, stop: str
     ) -> list[list[Accumulators]]:
         """What a part's blocks of the tree combine to; where any order is right, what the thread's own elements do."""
         writer, like, spot = self.writer, phase.reductions, self._spot(start, stop)
@@ -200,10 +206,10 @@ class BlockRowWriter(TeamWriter):
                     own[number] = self._appended(reduction, own[number], prepared, at, spot)
                     continue
                 for value, stage in zip(prepared, stages[number], strict=True):
-                    place_ = writer.element(whole(value.dtype), stage, spot.first)
-                    self.parts.store(value, at, place_, spot, everywhere=True)
+                    address = writer.element(whole(value.dtype), stage, spot.first)
+                    self.parts.store(value, at, address, spot, everywhere=True)
 
-        self._part(phase, point, place, spot, start, use)
+        self._part(phase, point, position, spot, start, use)
         for number, accs in own.items():
             found[0][number] = accs
         if not ordered:
@@ -258,7 +264,7 @@ class BlockRowWriter(TeamWriter):
         super().finish(phase, point, found)
 
     def _of_warps(self, phase: ir.Phase, exact: Sequence[int], first: str) -> None:
-        """One warp: what all warps have left comes together in the place behind."""
+        """One warp: what all warps have left comes together in the slot behind."""
         some, brought = [phase.reductions[number] for number in exact], []
         inside = V(self.scalar, "i1", self.below(self.thread, self.warps))
         at = self.writer.choose_index(inside.text, self.thread, "0")
@@ -268,14 +274,14 @@ class BlockRowWriter(TeamWriter):
         for number, accs in zip(exact, self.folded(some, brought), strict=True):
             threads.when(self.writer, first, lambda n=number, accs=accs: self._leave(phase, n, accs, str(WARP)))
 
-    # the memory of the block: places of results, which phases do not share, and elements of one phase
+    # the memory of the block: slots of results, which phases do not share, and elements of one phase
 
     def _results(self, phase: ir.Phase, number: int) -> list[str]:
         phases = self.nest.phases[: next(k for k, other in enumerate(self.nest.phases) if other is phase)]
         before = [*[r for other in phases for r in other.reductions], *phase.reductions[:number]]
         count = sum([len(r.accumulators) for r in before])
-        places = range(count, count + len(phase.reductions[number].accumulators))
-        return [threads.shared(self.writer, self._behind_rows(str(k * RESULT))) for k in places]
+        slots = range(count, count + len(phase.reductions[number].accumulators))
+        return [threads.shared(self.writer, self._behind_rows(str(k * RESULT))) for k in slots]
 
     def _behind_rows(self, offset: str) -> str:
         """An offset in the memory of a block, behind row buffers that are there."""
@@ -285,13 +291,13 @@ class BlockRowWriter(TeamWriter):
         kept = writer.compare_index("ne", self.word(self.cuts + 2), "0")
         return writer.index("add", writer.choose_index(kept, self.word(self.cuts + 3), "0"), offset)
 
-    def _leave(self, phase: ir.Phase, number: int, accs: Accumulators, place: str) -> None:
-        offset = self.writer.index("mul", place, str(SLOT))
+    def _leave(self, phase: ir.Phase, number: int, accs: Accumulators, slot: str) -> None:
+        offset = self.writer.index("mul", slot, str(SLOT))
         for value, base in zip(accs, self._results(phase, number), strict=True):
             self.parts.scalar.store_scalar(value, self.writer.element("i8", base, offset))
 
-    def _kept(self, phase: ir.Phase, number: int, place: str) -> Accumulators:
-        offset = self.writer.index("mul", place, str(SLOT))
+    def _kept(self, phase: ir.Phase, number: int, slot: str) -> Accumulators:
+        offset = self.writer.index("mul", slot, str(SLOT))
         pairs = zip(phase.reductions[number].accumulators, self._results(phase, number), strict=True)
         load = self.parts.scalar.load_scalar
         return tuple([load(np.dtype(dtype), self.writer.element("i8", base, offset)) for (dtype, _), base in pairs])

@@ -26,7 +26,7 @@ class BlocksAhead:
     ) -> None:
         self.memory, self.writer, self.step, self.index, self.run = memory, memory.writer, step, index, run
         self.firsts = {row.base: memory.address(row.first) for row in step.rows}
-        self.pairs = [(memory.address(one.places[0]), memory.address(one.places[1])) for one in step.ahead]
+        self.pairs = [(memory.address(one.buffers[0]), memory.address(one.buffers[1])) for one in step.ahead]
         self.now, self.later = list[str](), list[str]()
         self._bring("0", [first for first, _ in self.pairs])
         self.wait()

@@ -35,40 +35,40 @@ class CutRowWriter(TeamWriter):
         self.entry = entry
 
     def write(self) -> Writer:
-        writer, place = self.writer, self.begin()
+        writer, position = self.writer, self.begin()
         thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
         if self.entry == "whole":
             self.lane, self.runs = thread, grid.runs_at_once(self.nest)
-            self._whole(block, place)
+            self._whole(block, position)
             return writer
         self.lane = writer.index("and", thread, str(WARP - 1))
         warp = writer.index("lshr", thread, str(WARP.bit_length() - 1))
         part = writer.index("add", writer.index("mul", block, str(GPU_THREADS // WARP)), warp)
         parts = writer.index("mul", self.word(0), self.word(1))
-        threads.when(writer, self.below(part, parts), lambda: self._part(part, place))
+        threads.when(writer, self.below(part, parts), lambda: self._part(part, position))
         return writer
 
-    def _part(self, number: str, place: Position) -> None:
+    def _part(self, number: str, position: Position) -> None:
         """One block of the tree of one row: its accumulators go to working memory."""
         writer, (phase, *_) = self.writer, self.nest.phases
         row, block = self.divided(number, self.cuts, self.word(1))
-        point, place = self.at_row(row, place)
-        self.run([s for s in phase.before if not isinstance(s, ir.Store | ir.Update | ir.Guard)], [point], place)
+        point, position = self.at_row(row, position)
+        self.run([s for s in phase.before if not isinstance(s, ir.Store | ir.Update | ir.Guard)], [point], position)
         start = writer.index("mul", block, str(BLOCK_LANES))
         stop = writer.minimum_index(writer.index("add", start, str(BLOCK_LANES)), self.extents[self.last])
-        accs = reduce_tree.flat_accs(self.tree_block(phase, point, place, start, stop))
+        accs = reduce_tree.flat_accs(self.tree_block(phase, point, position, start, stop))
 
         def keep() -> None:
-            for value, at in zip(accs, self.part_places(number, len(accs)), strict=True):
+            for value, at in zip(accs, self.part_addresses(number, len(accs)), strict=True):
                 point.memory.store_scalar(value, at)
 
         threads.when(writer, writer.compare_index("eq", self.lane, "0"), keep)
 
-    def _whole(self, row: str, place: Position) -> None:
+    def _whole(self, row: str, position: Position) -> None:
         """A row from its parts, and what follows."""
         writer, (phase, *rest) = self.writer, self.nest.phases
-        like, (point, place) = phase.reductions, self.at_row(row, place)
-        self.before(phase.before, point, place)
+        like, (point, position) = phase.reductions, self.at_row(row, position)
+        self.before(phase.before, point, position)
         first = writer.index("mul", row, self.word(1))
         none = [reduce_tree.identities(r, point.emit) for r in like]
         of = [np.dtype(dtype) for r in like for dtype, _ in r.accumulators]
@@ -90,15 +90,15 @@ class CutRowWriter(TeamWriter):
         bounds = ("0", self.word(1), self.runs * GROUP_BLOCKS)
         self.finish(phase, point, self.carry(bounds, none, like, some_runs))
         for phase in rest:
-            self.before(phase.before, point, place)
+            self.before(phase.before, point, position)
 
     def _bring(self, of: Sequence[np.dtype], stages: Sequence[str], first: str, count: str) -> None:
         """All threads: the accumulators of parts come to the block's memory."""
         writer, memory = self.writer, Memory(self.scalar, self.target)
 
         def some(numbers: Sequence[str], _: list[Value]) -> list[Value]:
-            places = [self.part_places(writer.index("add", first, number), len(of)) for number in numbers]
-            loaded = [[memory.load_scalar(d, p) for d, p in zip(of, place, strict=True)] for place in places]
+            addresses = [self.part_addresses(writer.index("add", first, number), len(of)) for number in numbers]
+            loaded = [[memory.load_scalar(d, p) for d, p in zip(of, each, strict=True)] for each in addresses]
             for number, values in zip(numbers, loaded, strict=True):
                 for value, stage in zip(values, stages, strict=True):
                     memory.store_scalar(value, writer.element(whole(value.dtype), stage, self._apart(number)))
@@ -107,7 +107,7 @@ class CutRowWriter(TeamWriter):
         self.at_once((self.lane, count, GPU_THREADS), [], some)
 
     def _apart(self, number: str) -> str:
-        """The place of a part: of each run one is left out, so that runs begin in different banks."""
+        """The slot of a part: of each run one is left out, so that runs begin in different banks."""
         run = self.writer.index("lshr", number, str(GROUP_BLOCKS.bit_length() - 1))
         return self.writer.index("add", number, run)
 
@@ -121,8 +121,8 @@ class CutRowWriter(TeamWriter):
         def some(numbers: Sequence[str], accs: list[Accumulators]) -> list[Accumulators]:
             at = [self._apart(number) for number in numbers]
             pairs = list(zip(of, stages, strict=True))
-            places = [[writer.element(whole(d), stage, place) for d, stage in pairs] for place in at]
-            loaded = [[memory.load_scalar(d, p) for d, p in zip(of, place, strict=True)] for place in places]
+            addresses = [[writer.element(whole(d), stage, slot) for d, stage in pairs] for slot in at]
+            loaded = [[memory.load_scalar(d, p) for d, p in zip(of, each, strict=True)] for each in addresses]
             for values in loaded:
                 accs = self.combined(like, accs, reduce_tree.group_accs(like, values))
             return accs

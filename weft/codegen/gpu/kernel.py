@@ -20,13 +20,13 @@ from weft.codegen.gpu.cut_columns import CutColumnWriter
 from weft.codegen.gpu.cut_rows import CutRowWriter
 from weft.codegen.gpu.held_products import HeldProductWriter
 from weft.codegen.gpu.long_sorts import LongSortWriter
-from weft.codegen.gpu.place_runs import RunWriter
 from weft.codegen.gpu.points import PointWriter, grid_words
 from weft.codegen.gpu.products import ProductWriter
 from weft.codegen.gpu.resident import STACK, ResidentWriter
 from weft.codegen.gpu.scans import ScanWriter
 from weft.codegen.gpu.short_rows import ShortRowWriter
 from weft.codegen.gpu.short_sorts import ENTRIES, ShortSortWriter
+from weft.codegen.gpu.target_runs import RunWriter
 from weft.codegen.gpu.teams import TeamWriter
 from weft.codegen.gpu.tensor_products import TensorWriter
 from weft.codegen.gpu.tile_products import TileProductWriter

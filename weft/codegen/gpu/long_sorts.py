@@ -231,7 +231,7 @@ class LongSortWriter(SortWriter):
         masks = [self._peers(digit) for digit in digits]
         ranks = [self._rank(digit, mask) for digit, mask in zip(digits, masks, strict=True)]
         threads.barrier(writer)
-        mine = self._placed()
+        mine = self._prefix_sums()
         totals = writer.index("add", writer.index("mul", row, str(DIGITS)), self.thread)
         start = self._before(self._load("i32", 4, writer.element("i8", self.scratch, TOTALS), totals))
         start = writer.op(f"add i32 {start}, {self._load('i32', 4, *self._tile_count(row, tile, self.thread))}")
@@ -241,7 +241,7 @@ class LongSortWriter(SortWriter):
         self._store("i32", 4, writer.op(f"sub i32 {start}, {mine}"), starts, self.thread)
         threads.barrier(writer)
         for k, (digit, rank) in enumerate(zip(digits, ranks, strict=True)):
-            to = self._whole(writer.op(f"add i32 {rank}, {self._place(digit)}"))
+            to = self._whole(writer.op(f"add i32 {rank}, {self._start(digit)}"))
             self._store(self.word, nbytes, found[k], words, to)
             for carried in more:
                 self._store(self._carried, size, carried[k], near, to)

@@ -34,8 +34,8 @@ class Gpu(Native[V]):
         texts = ["poison"] * len(tables)
         for lane in range(lanes.width):
             number = index.text if lanes.width == 1 else lanes.extract(index, lane)
-            place = writer.op(f"zext i32 {writer.op(f'and i32 {number}, {count - 1}')} to i64")
-            first = writer.op(f"getelementptr float, ptr addrspace(1) @{name}, i64 {place}")
+            at = writer.op(f"zext i32 {writer.op(f'and i32 {number}, {count - 1}')} to i64")
+            first = writer.op(f"getelementptr float, ptr addrspace(1) @{name}, i64 {at}")
             for k, text in enumerate(texts):
                 p = writer.op(f"getelementptr float, ptr addrspace(1) {first}, i64 {k * count}")
                 found = writer.op(f"load float, ptr addrspace(1) {p}, align 4, !invariant.load !{{}}")

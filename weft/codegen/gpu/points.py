@@ -55,7 +55,7 @@ class PointWriter(NestWriter):
         super().__init__(Schedule(nest, lanes, peeled=peeled_regions.of(nest, target.model.test)), target)
         self.form, self.kept_guards = grid.form(nest), frozenset()
         if lanes == 1:  # nothing is shared by lanes
-            self.moving = self.places = frozenset()
+            self.moving = self.uniform_offsets = frozenset()
 
     # the frame
 
@@ -70,7 +70,7 @@ class PointWriter(NestWriter):
     ) -> list[str]:
         return self.writer.loop(low, high, step, carried, body)
 
-    def limits(self, place: Position, dim: int) -> tuple[str, str]:
+    def limits(self, position: Position, dim: int) -> tuple[str, str]:
         return "0", self.extents[dim]
 
     def _pointer(self, operand: int) -> str:
@@ -102,10 +102,10 @@ class PointWriter(NestWriter):
     def begin(self) -> Position:
         """Parameters, and what is computed once."""
         self._words_begin = nest_words(self.nest)
-        place = self._entry()
+        position = self._entry()
         self.scalars = self.copy(self.scalar, {})
-        self.run(self.nest.setup, [self.scalars], place)
-        return place
+        self.run(self.nest.setup, [self.scalars], position)
+        return position
 
     def at_once(
         self, bounds: tuple[str, str, int], values: list[Value],
@@ -122,29 +122,29 @@ class PointWriter(NestWriter):
         values = reduce_tree.carry(writer.loop, (first, main, GPU_AT_ONCE * step), values, of(GPU_AT_ONCE))
         return reduce_tree.carry(writer.loop, (main, stop, step), values, of(1))
 
-    def update(self, s: ir.Update, copies: list[Instance], place: Position) -> None:
+    def update(self, s: ir.Update, copies: list[Instance], position: Position) -> None:
         if s.free in (None, "once") or self.reduced:
-            super().update(s, copies, place)
+            super().update(s, copies, position)
             return
         for copy in copies:
-            atomics.update(self, s, copy, place)
+            atomics.update(self, s, copy, position)
 
     # points
 
     def write(self) -> Writer:
         """The function of this entry."""
         writer = self.writer
-        place = self.begin()
+        position = self.begin()
         thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
         each = GPU_THREADS if self.width > 1 else GPU_THREADS * self.form.per_thread
         first = writer.index("add", writer.index("mul", block, str(each)), thread)
         if self.width > 1:
-            threads.when(writer, writer.compare_index("slt", first, self.word(1)), lambda: self._tile(first, place))
+            threads.when(writer, writer.compare_index("slt", first, self.word(1)), lambda: self._tile(first, position))
             return writer
 
         def point(k: str, _: list[str]) -> list[str]:
             p = writer.index("add", first, writer.index("mul", k, str(GPU_THREADS)))
-            threads.when(writer, writer.compare_index("slt", p, self.word(0)), lambda: self._point(p, place))
+            threads.when(writer, writer.compare_index("slt", p, self.word(0)), lambda: self._point(p, position))
             return []
 
         if self.form.per_thread == 1:
@@ -174,42 +174,42 @@ class PointWriter(NestWriter):
         """``threads.divided`` by the numbers in words ``at`` and ``at`` + 1."""
         return threads.divided(self.writer, p, (self.word(at), self.word(at + 1)), divisor)
 
-    def at_point(self, place: Position, indices: Sequence[str]) -> Position:
-        """The place inside of the loops over parallel dimensions."""
+    def at_point(self, position: Position, indices: Sequence[str]) -> Position:
+        """The position inside of the loops over parallel dimensions."""
         for dim, index in enumerate(indices):
-            place = self.enter(place, dim, index, range(len(self.nest.operands)))
-        return place
+            position = self.enter(position, dim, index, range(len(self.nest.operands)))
+        return position
 
-    def _point(self, p: str, place: Position) -> None:
+    def _point(self, p: str, position: Position) -> None:
         self.point_number = p
         base = instances.fresh(self.scalars, self.scalars.values)
         base.scalars = dict(self.scalars.values)
-        ColumnWriter(self).point([base], self.at_point(place, self.indices(p)))
+        ColumnWriter(self).point([base], self.at_point(position, self.indices(p)))
 
-    def _tile(self, tile: str, place: Position) -> None:
+    def _tile(self, tile: str, position: Position) -> None:
         """Four points along the last dimension, or what is left of them."""
         writer, dims = self.writer, self.nest.dims
         indices = self.indices(tile, 2 * len(dims))
         index = writer.index("mul", indices[-1], str(WIDTH))
-        place = self.at_point(place, indices[:-1])
+        position = self.at_point(position, indices[:-1])
         inside = writer.compare_index("sle", writer.index("add", index, str(WIDTH)), self.extents[len(dims) - 1])
         whole_tile, part, done = (writer.fresh_label() for _ in range(3))
         writer.branch_if(inside, whole_tile, part)
         writer.label(whole_tile)
         lanes = self.copy(self.lanes, {})
         wide = {n: lanes.memory.splat(v) for n, v in self.scalars.values.items()}
-        hoisted = self.hoist(self.nest.phases[0].body, instances.fresh(self.scalars, self.scalars.values), place)
+        hoisted = self.hoist(self.nest.phases[0].body, instances.fresh(self.scalars, self.scalars.values), position)
         wide |= {n: lanes.memory.splat(v) for n, v in hoisted.items()}
         vector = Instance(lanes.emit, AlignedMemory(self.lanes, self.target), wide, index)
         vector.scalars = {**self.scalars.values, **hoisted}
         for phase in self.nest.phases:
-            self.run([*phase.before, *phase.body], [vector], place)
+            self.run([*phase.before, *phase.body], [vector], position)
         writer.branch(done)
         writer.label(part)
 
         def one(at: str, _: list[str]) -> list[str]:
             alone = instances.fresh(self.scalars, self.scalars.values)
-            inner = self.enter(place, len(dims) - 1, at, range(len(self.nest.operands)))
+            inner = self.enter(position, len(dims) - 1, at, range(len(self.nest.operands)))
             for phase in self.nest.phases:
                 self.run([*phase.before, *phase.body], [alone], inner)
             return []
@@ -218,16 +218,16 @@ class PointWriter(NestWriter):
         writer.branch(done)
         writer.label(done)
 
-    def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
+    def load(self, s: ir.Load, copies: list[Instance], position: Position) -> None:
         """An operand that may be unaligned is read as one vector where the address allows it, otherwise element by
         element."""
         if self.width == 1 or s.operand in self.form.aligned or self.stride(s.operand, copies[0]) != 1:
-            super().load(s, copies, place)
+            super().load(s, copies, position)
             return
         dtype, writer, (copy,) = self.nest.operands[s.operand].dtype, self.writer, copies
         element, memory = elements.of(dtype), copies[0].memory
         pointer, type_ = (
-            writer.element(whole(dtype), place.pointers[s.operand], copy.index or "0"),
+            writer.element(whole(dtype), position.pointers[s.operand], copy.index or "0"),
             memory.vector_type(dtype)[0],
         )
         nbytes = min(grid.ALIGNED, WIDTH * element.size)
@@ -246,9 +246,9 @@ class PointWriter(NestWriter):
         (text,) = writer.either(writer.compare_index("eq", low, "0"), together, singles)
         copy.values[s.out] = memory.join(dtype, text, WIDTH)
 
-    def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], place: Position) -> None:
+    def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], position: Position) -> None:
         dtype, writer = self.nest.rows[s.row], self.writer
-        at = writer.index("add", writer.index("mul", place.row, self.word(0)), self.point_number)
+        at = writer.index("add", writer.index("mul", position.row, self.word(0)), self.point_number)
         self.row_access(s, copies, writer.element(whole(dtype), self.row_bases[s.row], at))
 
     def row_access(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], pointer: str) -> None:

@@ -1,4 +1,4 @@
-"""Writes what a kernel makes of the elements of a product, in place of their stores (``grid_products.Epilogue``).
+"""Writes what a kernel makes of the elements of a product, instead of their stores (``grid_products.Epilogue``).
 
     c = dot_general x w; y = tanh (c + b)   ->   one kernel, which stores y alone
 
@@ -32,7 +32,7 @@ class EpilogueWriter(PointWriter):
         self.lanes, memory = self.scalar, Memory(self.scalar, target)
         self.scalars = Instance(Emitter(self.scalar), memory, {})
         self.made, self.n_words = epilogue.operand, n_words
-        self.place = self.begin()
+        self.position = self.begin()
 
     def param(self, slot: int) -> str:
         return super().param(slot + self.n_words)
@@ -44,9 +44,9 @@ class EpilogueWriter(PointWriter):
         return super()._pointer(operand + OPERANDS)
 
     def _entry(self) -> Position:
-        place = super()._entry()
+        position = super()._entry()
         self._scalar_slots += self.n_words
-        return place
+        return position
 
     def elements(self, given: Sequence[tuple[str, Value, str]]) -> None:
         """Some elements of the product: number, value, and whether there is one. Loads come before stores.
@@ -62,19 +62,19 @@ class EpilogueWriter(PointWriter):
             one = instances.fresh(self.scalars, self.scalars.values)
             one.scalars = dict(self.scalars.values)
             one.values.update(dict.fromkeys(made, value))
-            points.append((one, self.at_point(self.place, self.indices(p)), inside))
-        for one, place, inside in points:
-            self._load_inside(loads, one, place, inside)
-        for one, place, inside in points:
-            threads.when(self.writer, inside, partial(self.run, statements, [one], place))
+            points.append((one, self.at_point(self.position, self.indices(p)), inside))
+        for one, position, inside in points:
+            self._load_inside(loads, one, position, inside)
+        for one, position, inside in points:
+            threads.when(self.writer, inside, partial(self.run, statements, [one], position))
 
-    def _load_inside(self, loads: Sequence[ir.Load], one: Instance, place: Position, inside: str) -> None:
+    def _load_inside(self, loads: Sequence[ir.Load], one: Instance, position: Position, inside: str) -> None:
         nothing = [one.emit.const(0, self.nest.operands[s.operand].dtype) for s in loads]
         types, zeros = zip(*reduce_tree.flatten(nothing), strict=True) if loads else ((), ())
 
         def read() -> list[str]:
             there = instances.fresh(one, one.values)
-            self.run(loads, [there], place)
+            self.run(loads, [there], position)
             return reduce_tree.texts([there.values[s.out] for s in loads])
 
         found = self.writer.when(inside, read, types, zeros, rare=False) if inside != "true" else read()

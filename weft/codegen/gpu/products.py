@@ -88,7 +88,7 @@ class ProductWriter:
             offset = writer.index("add", offset, writer.index("mul", digit, f"%w{at + 3 + stride}"))
         return offset
 
-    def _place_of(self, item: str, per: int) -> tuple[str, str]:
+    def _corner_of(self, item: str, per: int) -> tuple[str, str]:
         """Row and column of a tile or an element, with the operands of its product."""
         writer = self.writer
         number, within = self._divided(item, 6, writer.index("mul", "%w8", "%w9"))
@@ -129,10 +129,10 @@ class ProductWriter:
             begin = writer.element(register, held, writer.index("mul", number, str(parts)))
             texts = [writer.load(register, writer.element(register, begin, str(k))) for k in range(at_once * parts)]
             values = [self._rounded(texts[parts * k : parts * (k + 1)]) for k in range(at_once)]
-            places = self._places(number, at_once, first, bits)
+            numbered = self._numbered(number, at_once, first, bits)
             assert self.epilogue is not None
             self.epilogue.elements(
-                [(at, x, "true" if inside else there) for x, (at, there) in zip(values, places, strict=True)]
+                [(at, x, "true" if inside else there) for x, (at, there) in zip(values, numbered, strict=True)]
             )
             return []
 
@@ -148,7 +148,7 @@ class ProductWriter:
         inside = [writer.compare_index("sle", writer.index("add", at, str(side)), end) for at, side, end in ends]
         writer.either(writer.op(f"and i1 {inside[0]}, {inside[1]}"), lambda: all_(True), lambda: all_(False))
 
-    def _places(
+    def _numbered(
         self, begin: str, count: int, first: tuple[str, str], bits: Sequence[tuple[int, int]]
     ) -> list[tuple[str, str]]:
         """Numbers of elements among all, and whether they exist; ``begin``: a multiple of ``count``, a power of two."""
@@ -254,7 +254,7 @@ class ProductWriter:
 
     # tiles
 
-    def _placed(self, block: str, tile: Tile) -> None:
+    def _choose_tile(self, block: str, tile: Tile) -> None:
         """The tile of this block, GROUP rows of tiles at a time."""
         writer = self.writer
         number = self._low(block)

@@ -131,17 +131,17 @@ class ResidentWriter(BlockMemory):
             blocks()
 
     def _pointers(self, call: Call) -> dict[str, str]:
-        pointers = {f"o{k}": self.address(place) for k, place in enumerate(call.operands)}
+        pointers = {f"o{k}": self.address(location) for k, location in enumerate(call.operands)}
         pointers["scratch"] = "null" if call.scratch is None else self.address(call.scratch)
         return pointers
 
     def _held(self, call: Call, made: Writer, mark: str) -> None:
         """A product whose matrix is read at the start of this kernel."""
         assert call.held is not None
-        writer, place = self.writer, call.operands[call.held.operand]
-        early = writer.once(f"addrspacecast ptr addrspace(1) %o{-1 - place.base} to ptr")
-        if place.offset is not None:
-            early = writer.once(f"getelementptr i8, ptr {early}, i64 %w{place.offset}")
+        writer, location = self.writer, call.operands[call.held.operand]
+        early = writer.once(f"addrspacecast ptr addrspace(1) %o{-1 - location.base} to ptr")
+        if location.offset is not None:
+            early = writer.once(f"getelementptr i8, ptr {early}, i64 %w{location.offset}")
         thread = writer.once(f"trunc i64 {self.thread} to i32")
         registers = {"tid": thread, "ctaid": "0"}
         pointers: dict[str, str] = {"o0": "null", "o1": "null", "o2": "null", f"o{call.held.operand}": early}
@@ -151,7 +151,7 @@ class ResidentWriter(BlockMemory):
         busy = self.writer.compare_index("slt", self.thread, f"%w{call.blocks}")
         pointers = self._pointers(call)
         threads.when(
-            writer, busy, lambda: self._placed(self._renamed(text, mark, pointers, call.words, registers), mark)
+            writer, busy, lambda: self._inserted(self._renamed(text, mark, pointers, call.words, registers), mark)
         )
 
     def _inline(self, text: str, mark: str, pointers: dict[str, str], call: Call, thread: str, block: str) -> None:
@@ -159,9 +159,9 @@ class ResidentWriter(BlockMemory):
         numbers = {"tid": thread, "ctaid": block}
         registers = {name: self.writer.op(f"trunc i64 {number} to i32") for name, number in numbers.items()}
         registers["ntid"] = str(call.threads)
-        self._placed(self._renamed(text, mark, pointers, call.words, registers), mark)
+        self._inserted(self._renamed(text, mark, pointers, call.words, registers), mark)
 
-    def _placed(self, text: str, mark: str) -> None:
+    def _inserted(self, text: str, mark: str) -> None:
         """A text from the label ``entry`` to ``done``; stack memory is that of the whole kernel."""
         writer = self.writer
         writer.entry += [line.strip() for line in STACK.findall(text)]
@@ -265,7 +265,7 @@ class ResidentWriter(BlockMemory):
         found = [_Row(self, row, f"%w{step.trips}", partial(self._index, step)) for row in step.rows]
         for row in found:
             row.bring_first()
-        if any(row.places for row in found):
+        if any(row.buffers for row in found):
             threads.barrier(self.writer)
         return found
 
@@ -279,8 +279,8 @@ class ResidentWriter(BlockMemory):
         writer, index = self.writer, self._index(step, trip)
         for row in rows:
             moved = writer.element("i8", row.first, writer.index("mul", index, row.stride))
-            self.bases[row.row.base] = row.now if row.places else moved
-        brought = [(row, *row.ask(trip)) for row in rows if row.places]
+            self.bases[row.row.base] = row.now if row.buffers else moved
+        brought = [(row, *row.ask(trip)) for row in rows if row.buffers]
         if ahead is not None:
             ahead.turn(trip)
         copies = [(one, one.copied) for one in step.carry if one.copied is not None]
@@ -299,12 +299,12 @@ class ResidentWriter(BlockMemory):
     def _settle(self, step: Repeat, homes: Sequence[str], now: Sequence[str]) -> None:
         """The state where it is wanted."""
         copied = False
-        for one, home, place in zip(step.carry, homes, now, strict=True):
+        for one, home, last in zip(step.carry, homes, now, strict=True):
             if one.spare is None and one.start is None:
                 continue
-            elsewhere = self.writer.op(f"icmp ne ptr {place}, {home}")
+            elsewhere = self.writer.op(f"icmp ne ptr {last}, {home}")
             size = f"%w{one.nbytes}"
-            threads.when(self.writer, elsewhere, partial(self.copy, home, place, size))
+            threads.when(self.writer, elsewhere, partial(self.copy, home, last, size))
             copied = True
         if copied:
             threads.barrier(self.writer)
@@ -316,17 +316,17 @@ class _Row:
     def __init__(self, memory: BlockMemory, row: Row, trips: str, index: Callable[[str], str]) -> None:
         self.writer, self.thread, self.row, self.trips, self.index = memory.writer, memory.thread, row, trips, index
         self.first, self.stride = memory.address(row.first), f"%w{row.stride}"
-        self.places = [memory.address(place) for place in row.ahead] if row.ahead is not None else []
+        self.buffers = [memory.address(location) for location in row.ahead] if row.ahead is not None else []
         self.now = self.later = ""
 
     def begin(self, writer: Writer) -> None:
-        if self.places:
+        if self.buffers:
             self.now, self.later = writer.name(), writer.name()
 
     def phis(self, before: str, latch: str) -> list[str]:
-        if not self.places:
+        if not self.buffers:
             return []
-        pairs = ((self.now, self.places[0], self.later), (self.later, self.places[1], self.now))
+        pairs = ((self.now, self.buffers[0], self.later), (self.later, self.buffers[1], self.now))
         return [f"{a} = phi ptr [ {first}, %{before} ], [ {b}, %{latch} ]" for a, first, b in pairs]
 
     def _inside(self, step: str) -> str:
@@ -337,14 +337,14 @@ class _Row:
     def bring_first(self) -> None:
         """Copies this thread's word of the first row."""
         writer = self.writer
-        if not self.places:
+        if not self.buffers:
             return
         source = writer.element("i8", self.first, writer.index("mul", self.index("0"), self.stride))
 
         def copy() -> None:
             at = writer.index("mul", self.thread, "4")
             value = writer.load("i32", writer.element("i8", source, at))
-            writer.line(f"store i32 {value}, ptr {writer.element('i8', self.places[0], at)}")
+            writer.line(f"store i32 {value}, ptr {writer.element('i8', self.buffers[0], at)}")
 
         threads.when(writer, self._inside("0"), copy)
 

@@ -87,13 +87,15 @@ class RowParts:
         type_, word = self.memory.vector_type(dtype)[0], elements.of(dtype).memory
 
         def vectors() -> Carried:
-            places = [self._place(dtype, pointer, value * width) for value in range(self.count)]
-            return [(type_, writer.op(f"load {type_}, ptr {place}, align {self._align(dtype)}")) for place in places]
+            addresses = [self._address(dtype, pointer, value * width) for value in range(self.count)]
+            return [
+                (type_, writer.op(f"load {type_}, ptr {address}, align {self._align(dtype)}")) for address in addresses
+            ]
 
         def one(e: int) -> str:
-            place, nbytes = self._place(dtype, pointer, e), elements.of(dtype).bytes
+            address, nbytes = self._address(dtype, pointer, e), elements.of(dtype).bytes
             inside, none = self.inside(spot, e), ["zeroinitializer"]
-            return writer.when(inside, lambda: [writer.load(word, place, nbytes)], [word], none, rare=False)[0]
+            return writer.when(inside, lambda: [writer.load(word, address, nbytes)], [word], none, rare=False)[0]
 
         def singles() -> Carried:
             parts = [[one(value * width + lane) for lane in range(width)] for value in range(self.count)]
@@ -113,20 +115,20 @@ class RowParts:
                 threads.when(writer, self.inside(spot, first + lane), body)
 
         if width == 1:
-            where(0, lambda: self.scalar.store_scalar(value, self._place(dtype, pointer, first)))
+            where(0, lambda: self.scalar.store_scalar(value, self._address(dtype, pointer, first)))
             return
         (type_, text), word = self.memory.pack(value), elements.of(dtype).memory
 
         def vectors() -> None:
-            place = self._place(dtype, pointer, first)
-            writer.line(f"store {type_} {text}, ptr {place}, align {self._align(dtype)}")
+            address = self._address(dtype, pointer, first)
+            writer.line(f"store {type_} {text}, ptr {address}, align {self._align(dtype)}")
 
         def single(lane: int) -> None:
-            taken, place = (
+            taken, address = (
                 writer.op(f"extractelement {type_} {text}, i64 {lane}"),
-                self._place(dtype, pointer, first + lane),
+                self._address(dtype, pointer, first + lane),
             )
-            writer.line(f"store {word} {taken}, ptr {place}, align {elements.of(dtype).bytes}")
+            writer.line(f"store {word} {taken}, ptr {address}, align {elements.of(dtype).bytes}")
 
         def singles() -> None:
             for lane in range(width):
@@ -134,11 +136,11 @@ class RowParts:
 
         writer.either(spot.tight, vectors, singles)
 
-    def _place(self, dtype: np.dtype, pointer: str, element: int) -> str:
+    def _address(self, dtype: np.dtype, pointer: str, element: int) -> str:
         return self.writer.element(whole(dtype), pointer, str(element * WARP))
 
     def _one(self, dtype: np.dtype, pointer: str, element: int) -> Value:
-        return self.scalar.load_scalar(dtype, self._place(dtype, pointer, element))
+        return self.scalar.load_scalar(dtype, self._address(dtype, pointer, element))
 
     def _align(self, dtype: np.dtype) -> int:
         return min(grid.ALIGNED, self.lanes.width * elements.of(dtype).size)

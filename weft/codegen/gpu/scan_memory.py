@@ -34,7 +34,7 @@ class ScanMemory(PointWriter):
         parallel = sum([dim.role == "parallel" for dim in nest.dims])
         self.cuts = 2 + 2 * max(parallel - 1, 0) + 2  # of the number of blocks of a row, behind the words of points
 
-    # memory of the block: elements of runs, 65 places apart, so that threads use all banks; ends, prefixes and bases
+    # memory of the block: elements of runs, 65 slots apart, so that threads use all banks; ends, prefixes and bases
 
     def _lay_out(self) -> None:
         self.local, self.ends, self.prefixes, self.before, self.totals, self.states = [list[str]() for _ in range(6)]
@@ -62,12 +62,12 @@ class ScanMemory(PointWriter):
         rest = iter(values)
         return [tuple([next(rest) for _ in s.accumulators]) for s in self.scans]
 
-    def _places(self, first: str, count: int) -> list[tuple[str, str]]:
-        """The runs of elements that are ``RUNS`` apart, and their places in the block's memory."""
+    def _slots(self, first: str, count: int) -> list[tuple[str, str]]:
+        """The runs of elements that are ``RUNS`` apart, and their slots in the block's memory."""
         run = self.writer.index("lshr", first, str(SHIFT))
-        place, apart = self.writer.index("add", first, run), RUNS // RUN
+        slot, apart = self.writer.index("add", first, run), RUNS // RUN
         add = self.writer.index
-        return [(add("add", run, str(k * apart)), add("add", place, str(k * (RUNS + apart)))) for k in range(count)]
+        return [(add("add", run, str(k * apart)), add("add", slot, str(k * (RUNS + apart)))) for k in range(count)]
 
     # combinations
 

@@ -36,7 +36,7 @@ class ScanWriter(ScanMemory):
 
     def write(self) -> Writer:
         writer = self.writer
-        place = self.begin()
+        position = self.begin()
         self.thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
         self.n_blocks = self.word(self.cuts + 2)
         if self.entry == "clear":
@@ -48,13 +48,13 @@ class ScanWriter(ScanMemory):
         self.row, self.block = self.divided(self.part, self.cuts, self.n_blocks)
         point = instances.fresh(self.scalars, self.scalars.values)
         point.scalars = dict(self.scalars.values)
-        place = self.at_point(place, self.indices(self.row))
+        position = self.at_point(position, self.indices(self.row))
         for s in self.phase.before:
-            self.run([s], [point], place)
+            self.run([s], [point], position)
         self.start = writer.index("mul", self.block, str(BLOCK_LANES))
         stop = writer.minimum_index(writer.index("add", self.start, str(BLOCK_LANES)), self.extents[self.dim])
         self.count = writer.index("sub", stop, self.start)
-        self._arguments(point, place)
+        self._arguments(point, position)
         threads.barrier(writer)
         self._runs()
         threads.barrier(writer)
@@ -64,16 +64,16 @@ class ScanWriter(ScanMemory):
         has_run = writer.compare_index("slt", writer.index("mul", self.thread, str(RUN)), self.count)
         threads.when(writer, has_run, self._before_runs)
         threads.barrier(writer)
-        self._results(point, place)
+        self._results(point, position)
         return writer
 
     # the steps of a block of runs
 
     def _elements(
-        self, groups: Sequence[Sequence[ir.Statement]], point: Instance, place: Position,
+        self, groups: Sequence[Sequence[ir.Statement]], point: Instance, position: Position,
         use: Callable[[str, str, Instance], None],
     ) -> None:  # fmt: skip
-        """Groups of statements at the elements of this thread; before the last ``use(run, place, values)``.
+        """Groups of statements at the elements of this thread; before the last ``use(run, slot, values)``.
 
         Neighbours belong to neighbours.
         """
@@ -81,9 +81,9 @@ class ScanWriter(ScanMemory):
 
         def some(indices: Sequence[str], now: list[Value]) -> list[Value]:
             made = []
-            for index, (run, spot) in zip(indices, self._places(indices[0], len(indices)), strict=True):
+            for index, (run, spot) in zip(indices, self._slots(indices[0], len(indices)), strict=True):
                 at = self.writer.index("add", self.start, index)
-                inner = self.enter(place, self.dim, at, ir.operands(everything))
+                inner = self.enter(position, self.dim, at, ir.operands(everything))
                 made += [(run, spot, vector, inner) for vector in self.entered(everything, [point], inner)]
             for group in groups:
                 for run, spot, vector, inner in made:
@@ -94,12 +94,12 @@ class ScanWriter(ScanMemory):
 
         self.at_once((self.thread, self.count, RUNS), [], some)
 
-    def _arguments(self, point: Instance, place: Position) -> None:
+    def _arguments(self, point: Instance, position: Position) -> None:
         wanted = {n for s in self.scans for n in s.args}
         for s in reversed(self.phase.body):
             wanted.update(() if wanted.isdisjoint(routine.outs(s)) else ir.arguments(s))
         statements = [s for s in self.phase.body if not wanted.isdisjoint(routine.outs(s)) and s not in self.scans]
-        self._elements([*_loads_first(statements), []], point, place, self._keep_arguments)
+        self._elements([*_loads_first(statements), []], point, position, self._keep_arguments)
 
     def _keep_arguments(self, run: str, spot: str, vector: Instance) -> None:
         states = []
@@ -115,12 +115,12 @@ class ScanWriter(ScanMemory):
         last = writer.minimum_index(writer.index("add", first, str(RUN)), self.count)
 
         def some(indices: Sequence[str], now: list[Value]) -> list[Value]:
-            places = [self.addresses(self.local, writer.index("add", index, self.thread)) for index in indices]
-            loaded, states = [self.states_at(place) for place in places], [self.grouped(now)]
+            addresses = [self.addresses(self.local, writer.index("add", index, self.thread)) for index in indices]
+            loaded, states = [self.states_at(each) for each in addresses], [self.grouped(now)]
             for element in loaded:
                 states.append(self.combined(states[-1], element))
-            for state, place in zip(states[1:], places, strict=True):
-                self.keep(state, place)
+            for state, at in zip(states[1:], addresses, strict=True):
+                self.keep(state, at)
             return reduce_tree.flat_accs(states[-1])
 
         end = self.grouped(self.at_once((first, last, 1), reduce_tree.flat_accs(self.none()), some))
@@ -165,7 +165,7 @@ class ScanWriter(ScanMemory):
             self.grouped(reduce_tree.when(writer, self.several, far, near)), self.addresses(self.before, self.thread)
         )
 
-    def _results(self, point: Instance, place: Position) -> None:
+    def _results(self, point: Instance, position: Position) -> None:
         """All threads: what an element is combined to, and what follows."""
         writer = self.writer
 
@@ -184,7 +184,7 @@ class ScanWriter(ScanMemory):
         rest = [s for s in self.phase.body if s not in self.scans]
         own = [s for s in rest if follows.isdisjoint(ir.arguments(s))]
         after = [s for s in rest if not follows.isdisjoint(ir.arguments(s))]
-        self._elements([*_loads_first(own), after], point, place, given)
+        self._elements([*_loads_first(own), after], point, position, given)
 
     # rows of several blocks
 

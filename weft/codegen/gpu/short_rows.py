@@ -26,7 +26,7 @@ class ShortRowWriter(TeamWriter):
     """Writes the entry ``short``."""
 
     def write(self) -> Writer:
-        writer, place = self.writer, self.begin()
+        writer, position = self.writer, self.begin()
         thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
         self.shift = self.word(self.cuts + 2)  # of the threads of a row
         self.team_size = writer.op(f"shl i64 1, {self.shift}")
@@ -38,19 +38,19 @@ class ShortRowWriter(TeamWriter):
         self.inside = self.below(self.lane, self.extents[self.last])
         self.index = writer.choose_index(self.inside, self.lane, "0")
         self.kept: dict[int, Value] = {}
-        point, place = self.at_row(row, place)
+        point, position = self.at_row(row, position)
         for phase in self.nest.phases:
-            self.before(phase.before, point, place)
+            self.before(phase.before, point, position)
             if phase.body or phase.reductions:
-                self._phase(phase, point, place)
+                self._phase(phase, point, position)
         return writer
 
-    def before(self, statements: Sequence[ir.Statement], point: Instance, place: Position) -> None:
+    def before(self, statements: Sequence[ir.Statement], point: Instance, position: Position) -> None:
         first = self.writer.op(f"and i1 {self.there}, {self.writer.compare_index('eq', self.lane, '0')}")
-        self._run(statements, self.there, first, point, place)
+        self._run(statements, self.there, first, point, position)
 
     def _run(
-        self, statements: Sequence[ir.Statement], loads: str, stores: str, point: Instance, place: Position
+        self, statements: Sequence[ir.Statement], loads: str, stores: str, point: Instance, position: Position
     ) -> None:
         """Statements; only threads where these conditions hold load and store."""
         for s in statements:
@@ -59,21 +59,21 @@ class ShortRowWriter(TeamWriter):
             elif isinstance(s, ir.RowLoad):
                 point.values[s.out] = self.kept[s.row]
             elif isinstance(s, STORES):
-                threads.when(self.writer, stores, lambda s=s: self.run([s], [point], place))
+                threads.when(self.writer, stores, lambda s=s: self.run([s], [point], position))
             elif isinstance(s, ir.Load | ir.LoadAt):
                 zero = Emitter(self.scalar).const(0, self.nest.operands[s.operand].dtype)
-                (value,) = reduce_tree.when(self.writer, loads, lambda s=s: [self._loaded(s, point, place)], [zero])
+                (value,) = reduce_tree.when(self.writer, loads, lambda s=s: [self._loaded(s, point, position)], [zero])
                 point.values[s.out] = value
             else:
-                self.run([s], [point], place)
+                self.run([s], [point], position)
 
-    def _loaded(self, s: ir.Load | ir.LoadAt, point: Instance, place: Position) -> Value:
+    def _loaded(self, s: ir.Load | ir.LoadAt, point: Instance, position: Position) -> Value:
         inner = instances.fresh(point, point.values)
-        self.run([s], [inner], place)
+        self.run([s], [inner], position)
         return inner.values[s.out]
 
-    def _phase(self, phase: ir.Phase, point: Instance, place: Position) -> None:
-        inner = self.enter(place, self.last, self.index, ir.operands(phase.body))
+    def _phase(self, phase: ir.Phase, point: Instance, position: Position) -> None:
+        inner = self.enter(position, self.last, self.index, ir.operands(phase.body))
         (vector,) = self.entered(phase.body, [point], inner)
         mine = self.writer.op(f"and i1 {self.there}, {self.inside}")
         self._run(phase.body, mine, mine, vector, inner)

@@ -1,6 +1,6 @@
 """Writes sorts of short rows for the threads of a GPU: in one launch, in the memory of blocks.
 
-ranks      a thread for an element: its place is how many elements of the row are before it
+ranks      a thread for an element: its position is how many elements of the row are before it
 row_sort   a block for a row, whose positions are sorted, by 8 bits of a key after the other
 """
 
@@ -46,10 +46,10 @@ class ShortSortWriter(SortWriter):
         threads.barrier(writer)
 
         def rank() -> None:
-            place = self._counted(bases, words, "0", own, True)
-            place = writer.op(f"add i32 {place}, {self._counted(bases, words, own, self.n, False)}")
-            place = self._whole(place)
-            threads.when(writer, self._below(place, self.kept), lambda: self._moved(row, place, own))
+            found = self._counted(bases, words, "0", own, True)
+            found = writer.op(f"add i32 {found}, {self._counted(bases, words, own, self.n, False)}")
+            found = self._whole(found)
+            threads.when(writer, self._below(found, self.kept), lambda: self._moved(row, found, own))
 
         threads.when(writer, inside, rank)
 
@@ -147,7 +147,7 @@ class ShortSortWriter(SortWriter):
 
             def one() -> None:
                 rank = writer.op(f"zext i16 {self._load('i16', 2, ranks, index)} to i32")
-                to = self._whole(writer.op(f"add i32 {rank}, {self._place(digit)}"))
+                to = self._whole(writer.op(f"add i32 {rank}, {self._start(digit)}"))
                 self._store("i16", 2, writer.op(f"trunc i64 {position} to i16"), target, to)
 
             threads.when(writer, inside, one)
@@ -155,7 +155,7 @@ class ShortSortWriter(SortWriter):
 
         writer.loop("0", chunks, 1, [], count)
         threads.barrier(writer)
-        self._placed()
+        self._prefix_sums()
         threads.barrier(writer)
         writer.loop("0", chunks, 1, [], move)
         threads.barrier(writer)

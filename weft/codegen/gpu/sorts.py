@@ -45,7 +45,7 @@ class SortWriter:
         """The instructions of the entry."""
         raise NotImplementedError
 
-    # numbers and places
+    # numbers and addresses
 
     def _divided(self, p: str, at: int, divisor: str) -> tuple[str, str]:
         """``threads.divided`` by the numbers in words ``at`` and ``at`` + 1."""
@@ -122,7 +122,7 @@ class SortWriter:
         return self._digit(self._ordered(0, item, wide), wide, number)
 
     def _moved(self, row: str, index: str, position: str) -> None:
-        """Move the values and the position of element ``position`` of a row to place ``index`` of the result."""
+        """Move the values and the position of element ``position`` of a row to ``index`` of the result."""
         sorting, first = self.sorting, len(self.sorting.keys)
         source, to = self._at(self._begins(row, self.n), position), self._at(self._begins(row, self.kept), index)
         types = ["<2 x i64>" if nbytes == 16 else f"i{8 * nbytes}" for nbytes in sorting.values]
@@ -203,8 +203,8 @@ class SortWriter:
         """The number of this thread's element ``k`` among those of all threads."""
         return self.writer.index("add", self.thread, str(k * GPU_THREADS))
 
-    def _placed(self) -> str:
-        """The counters of warps become the first place of each warp and digit; gives that of this thread's digit."""
+    def _prefix_sums(self) -> str:
+        """The counters of warps become the first position of each warp and digit; gives that of this thread's digit."""
         writer, firsts, total = self.writer, [], "0"
         for k in range(WARPS):
             firsts.append(total)
@@ -214,7 +214,7 @@ class SortWriter:
             self._store("i32", 4, writer.op(f"add i32 {base}, {first}"), self._counter(self._number(k)), "0")
         return base
 
-    def _place(self, digit: str) -> str:
-        """The first place of a digit of this warp."""
+    def _start(self, digit: str) -> str:
+        """The first position of a digit of this warp."""
         index = self.writer.index("add", self.writer.index("mul", self.warp, str(DIGITS)), self._whole(digit))
         return self._load("i32", 4, self._counter(index), "0")

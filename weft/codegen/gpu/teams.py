@@ -41,35 +41,35 @@ class TeamWriter(PointWriter):
 
     def write(self) -> Writer:
         writer = self.writer
-        place = self.begin()
+        position = self.begin()
         thread, block = threads.number(writer, "tid.x"), threads.number(writer, "ctaid.x")
         self.lane = writer.index("and", thread, str(self.size - 1))
         self.warp = writer.index("lshr", thread, str(WARP.bit_length() - 1))
         team = writer.index("add", writer.index("mul", block, str(GPU_THREADS // WARP)), self.warp)
-        threads.when(writer, self.below(team, self.word(0)), lambda: self.team(team, self.warp, place))
+        threads.when(writer, self.below(team, self.word(0)), lambda: self.team(team, self.warp, position))
         return writer
 
     def below(self, x: str, y: str) -> str:
         return self.writer.compare_index("slt", x, y)
 
-    def at_row(self, row: str, place: Position) -> tuple[Instance, Position]:
+    def at_row(self, row: str, position: Position) -> tuple[Instance, Position]:
         point = instances.fresh(self.scalars, self.scalars.values)
         point.scalars = dict(self.scalars.values)
-        return point, self.at_point(place, self.indices(row))
+        return point, self.at_point(position, self.indices(row))
 
     # a row
 
-    def team(self, row: str, within: str, place: Position) -> None:
+    def team(self, row: str, within: str, position: Position) -> None:
         """All phases of a row; ``within``: the number of the team in its block."""
         if self.nest.rows:
             self._buffers_of_team(row, within)
-        point, place = self.at_row(row, place)
+        point, position = self.at_row(row, position)
         for phase in self.nest.phases:
-            self.before(phase.before, point, place)
+            self.before(phase.before, point, position)
             if phase.body or phase.reductions:
                 none = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
                 groups = Groups(self, BLOCK_LANES, reduce_tree.flat_accs(none), self._joining(phase.reductions))
-                totals = groups.all(reduce_tree.flat_accs(self.level(phase, point, place, 0, none, groups)))
+                totals = groups.all(reduce_tree.flat_accs(self.level(phase, point, position, 0, none, groups)))
                 self.finish(phase, point, reduce_tree.group_accs(phase.reductions, totals))
 
     def _buffers_of_team(self, row: str, within: str) -> None:
@@ -84,21 +84,21 @@ class TeamWriter(PointWriter):
             count = writer.index("mul", count, self.extents[d])
         self._buffers(writer.op(f"select i1 {is_kept}, ptr {near}, ptr {far}"), count)
 
-    def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], place: Position) -> None:
-        at = self.writer.element(whole(self.nest.rows[s.row]), self.row_bases[s.row], place.row)
+    def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], position: Position) -> None:
+        at = self.writer.element(whole(self.nest.rows[s.row]), self.row_bases[s.row], position.row)
         self.row_access(s, copies, at)
 
-    def before(self, statements: Sequence[ir.Statement], point: Instance, place: Position) -> None:
+    def before(self, statements: Sequence[ir.Statement], point: Instance, position: Position) -> None:
         """Statements of the row: every thread computes them, one of a team stores."""
         for s in statements:
             if isinstance(s, ir.Store | ir.Update | ir.Guard):
                 first = self.writer.compare_index("eq", self.lane, "0")
                 inner = instances.fresh(point, point.values)
-                threads.when(self.writer, first, lambda s=s, inner=inner: self.run([s], [inner], place))
+                threads.when(self.writer, first, lambda s=s, inner=inner: self.run([s], [inner], position))
             else:
-                self.run([s], [point], place)
+                self.run([s], [point], position)
 
-    def part_places(self, part: str, count: int) -> list[str]:
+    def part_addresses(self, part: str, count: int) -> list[str]:
         """Where the accumulators of a part of a row or a column are, in working memory."""
         writer = self.writer
         memory = writer.op("addrspacecast ptr addrspace(1) %scratch to ptr")
@@ -128,25 +128,31 @@ class TeamWriter(PointWriter):
         return reduce_tree.group_accs(like, carried)
 
     def level(
-        self, phase: ir.Phase, point: Instance, place: Position, depth: int, totals: list[Accumulators], groups: Groups
+        self,
+        phase: ir.Phase,
+        point: Instance,
+        position: Position,
+        depth: int,
+        totals: list[Accumulators],
+        groups: Groups,
     ) -> list[Accumulators]:
         """The loops from reduced dimension ``depth`` inwards; gives the totals after them."""
         dim, like = self.reduced[depth], phase.reductions
         if dim != self.last:
 
             def outer(index: str, now: list[Accumulators]) -> list[Accumulators]:
-                inner = self.enter(place, dim, index, ir.operands(phase.body))
+                inner = self.enter(position, dim, index, ir.operands(phase.body))
                 return self.level(phase, point, inner, depth + 1, now, groups)
 
             return self.carry(("0", self.extents[dim], 1), totals, like, outer)
         if not like:
-            self._elements(phase, point, place, ("0", self.extents[dim]))
+            self._elements(phase, point, position, ("0", self.extents[dim]))
             return totals
 
         def block(start: str, now: list[Accumulators]) -> list[Accumulators]:
             stop = self.writer.minimum_index(self.writer.index("add", start, str(BLOCK_LANES)), self.extents[dim])
-            before = groups.before(groups.number(place, start), reduce_tree.flat_accs(now))
-            accs = self.tree_block(phase, point, place, start, stop)
+            before = groups.before(groups.number(position, start), reduce_tree.flat_accs(now))
+            accs = self.tree_block(phase, point, position, start, stop)
             return self.combined(like, reduce_tree.group_accs(like, before), accs)
 
         return self.carry(("0", self.extents[dim], BLOCK_LANES), totals, like, block)
@@ -175,21 +181,21 @@ class TeamWriter(PointWriter):
 
         return reduce_tree.group_accs(like, self.at_once(bounds, reduce_tree.flat_accs(totals), some))
 
-    def _elements(self, phase: ir.Phase, point: Instance, place: Position, bounds: tuple[str, str]) -> None:
+    def _elements(self, phase: ir.Phase, point: Instance, position: Position, bounds: tuple[str, str]) -> None:
         """The body at this thread's elements."""
         first = self.writer.index("add", bounds[0], self.lane)
 
         def some(indices: Sequence[str], _: list[Accumulators]) -> list[Accumulators]:
-            self.elements(phase, point, place, indices)
+            self.elements(phase, point, position, indices)
             return []
 
         self.several((first, bounds[1], self.size), [], [], some)
 
-    def elements(self, phase: ir.Phase, point: Instance, place: Position, indices: Sequence[str]) -> list[Instance]:
+    def elements(self, phase: ir.Phase, point: Instance, position: Position, indices: Sequence[str]) -> list[Instance]:
         """The body at several elements: all are loaded before one is computed, and computed before one is stored."""
         made = []
         for index in indices:
-            inner = self.enter(place, self.last, index, ir.operands(phase.body))
+            inner = self.enter(position, self.last, index, ir.operands(phase.body))
             made += [(vector, inner) for vector in self.entered(phase.body, [point], inner)]
         for kinds in (LOADS, (), STORES):
             some = [s for s in phase.body if (isinstance(s, kinds) if kinds else not isinstance(s, LOADS + STORES))]
@@ -209,12 +215,12 @@ class TeamWriter(PointWriter):
     # one block of the tree
 
     def tree_block(
-        self, phase: ir.Phase, point: Instance, place: Position, start: str, stop: str
+        self, phase: ir.Phase, point: Instance, position: Position, start: str, stop: str
     ) -> list[Accumulators]:
         like, first = phase.reductions, self.writer.index("add", start, self.lane)
 
         def some(indices: Sequence[str], accs: list[Accumulators]) -> list[Accumulators]:
-            for v in self.elements(phase, point, place, indices):
+            for v in self.elements(phase, point, position, indices):
                 accs = [reduce_tree.step(r, v.emit, v.values, acc, None) for r, acc in zip(like, accs, strict=True)]
             return accs
 

@@ -41,7 +41,7 @@ class TensorWriter(TensorTiles):
         self.across = self._i("mul", self._i("and", warp, across - 1), tile.warp_columns)
         whole = list(self.base)
         if self.entry != "mma":
-            self._placed(block, self.tile)
+            self._choose_tile(block, self.tile)
             self._finish(self._pipelined())
             return writer
         count = writer.index("mul", writer.index("mul", "%w8", "%w9"), "%w3")
@@ -49,7 +49,7 @@ class TensorWriter(TensorTiles):
 
         def item(at: str, _: list[str]) -> list[str]:  # as many as there are, however many blocks
             self.base = list(whole)
-            self.row, self.column = self._place_of(at, SMALL.rows)
+            self.row, self.column = self._corner_of(at, SMALL.rows)
             self._finish(self._in_turn())
             threads.barrier(writer)
             return []

@@ -1,7 +1,7 @@
 """Tiles of operands of tensor cores in the memory of a block: how they come there, and how warps load them.
 
-A tile has rows of 64 bytes of terms, where its terms lie side by side, and else rows of places. Chunks of 16 bytes
-change places within a row, so that neither side meets a bank of the memory twice.
+A tile has rows of 64 bytes of terms, where its terms lie side by side, and otherwise rows of free indices. Chunks of 16
+bytes are permuted within a row, so that neither side meets a bank of the memory twice.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FRAGMENT = 16  # rows or columns of a fragment
 
 
 class Side(Record):
-    """A tile of an operand in the block's memory, at byte ``start`` of a stage: ``extent`` places, STEP bytes of terms.
+    """A tile in the block's memory, at byte ``start`` of a stage: ``extent`` free indices, STEP bytes of terms.
 
-    ``along``: a row holds terms of a place; otherwise places of a term.
+    ``along``: a row holds the terms of one free index; otherwise the free indices of one term.
     """
 
     operand: int
@@ -65,7 +65,7 @@ class TensorTiles(ProductWriter):
     # tiles in the block's memory
 
     def _turned(self, side: Side, chunk: str, row: str) -> str:
-        """The place of a chunk within its row."""
+        """The position of a chunk within its row."""
         if side.along:
             return self._i("xor", chunk, self._i("and", self._i("lshr", row, 1), 3))
         if side.size == 4:
@@ -97,24 +97,24 @@ class TensorTiles(ProductWriter):
         return start
 
     def _along(self, side: Side, first: str, rows: list[str]) -> Callable[[str], list[tuple[str, str, str]]]:
-        """Where the chunks of places come from, whether these are inside, and the bytes that are."""
+        """Where the chunks of free indices come from, whether these are inside, and the bytes that are."""
         writer, (begin, end) = self.writer, self._begin_and_end(side)
-        places = [self._free(side, writer.index("add", begin, row), end) for row in rows]
+        free = [self._free(side, writer.index("add", begin, row), end) for row in rows]
 
         def sources(at: str) -> list[tuple[str, str, str]]:
             term = writer.index("add", at, first)
             nbytes = self._bytes(writer.index("sub", self.k, term), side.size)
             here = writer.element(side.unit, self.base[side.operand], self._offset("summed", term, side.operand))
-            return [(writer.element(side.unit, here, offset), inside, nbytes) for offset, inside in places]
+            return [(writer.element(side.unit, here, offset), inside, nbytes) for offset, inside in free]
 
         return sources
 
     def _across(self, side: Side, first: str, rows: list[str]) -> Callable[[str], list[tuple[str, str, str]]]:
         """The same of chunks of terms."""
         writer, (begin, end) = self.writer, self._begin_and_end(side)
-        place = writer.index("add", begin, first)
-        nbytes = self._bytes(writer.index("sub", end, place), side.size)
-        start = writer.element(side.unit, self.base[side.operand], self._offset(side.kind, place, 0))
+        index = writer.index("add", begin, first)
+        nbytes = self._bytes(writer.index("sub", end, index), side.size)
+        start = writer.element(side.unit, self.base[side.operand], self._offset(side.kind, index, 0))
 
         def sources(at: str) -> list[tuple[str, str, str]]:
             found = []
@@ -145,16 +145,16 @@ class TensorTiles(ProductWriter):
         begin, end = self._begin_and_end(side)
         numbers = [self._wide(self._i("add", self._i("mul", word, each), e)) for e in range(each)]
         rows = [self._wide(self._i("add", row, p * step)) for p in range(passes)]
-        places = [self._free(side, writer.index("add", begin, at), end) for at in (rows if side.along else numbers)]
+        free = [self._free(side, writer.index("add", begin, at), end) for at in (rows if side.along else numbers)]
 
         def fetch(at: str) -> list[str]:
             terms = [
                 self._of_term(side, writer.index("add", at, number)) for number in (numbers if side.along else rows)
             ]
             pairs = (
-                [[(place, term) for term in terms] for place in places]
+                [[(one, term) for term in terms] for one in free]
                 if side.along
-                else [[(place, term) for place in places] for term in terms]
+                else [[(one, term) for one in free] for term in terms]
             )
             return [self._packed(side, pair) for pair in pairs]
 
@@ -166,7 +166,7 @@ class TensorTiles(ProductWriter):
         return fetch, store
 
     def _free(self, side: Side, at: str, end: str) -> tuple[str, str]:
-        """Offset of a place, and whether it is inside."""
+        """Offset of a free index, and whether it is inside."""
         inside = self.writer.compare_index("slt", at, end)
         return self._offset(side.kind, self.writer.choose_index(inside, at, "0"), 0), inside
 
@@ -177,10 +177,10 @@ class TensorTiles(ProductWriter):
     def _packed(self, side: Side, elements: list[Any]) -> str:
         """A word of elements that lie side by side in the block's memory; 0 for one that is outside."""
         writer, type_, text = self.writer, side.unit, ""
-        for (place, place_inside), (term, term_inside) in elements:
-            offset = writer.index("add", place, term)
+        for (free, free_inside), (term, term_inside) in elements:
+            offset = writer.index("add", free, term)
             value = writer.op(f"load {type_}, ptr {writer.element(type_, self.base[side.operand], offset)}")
-            inside = writer.op(f"and i1 {place_inside}, {term_inside}")
+            inside = writer.op(f"and i1 {free_inside}, {term_inside}")
             value = writer.op(f"select i1 {inside}, {type_} {value}, {type_} 0")
             if side.size == 4:
                 return value
@@ -191,7 +191,7 @@ class TensorTiles(ProductWriter):
     # fragments
 
     def _fragments(self, side: Side, first: str, count: int) -> Callable[[str, int], list[list[str]]]:
-        """A function that loads the words of ``count`` fragments, from place ``first`` on: of a stage, at a step."""
+        """A function that loads the words of ``count`` fragments from free index ``first`` on, in a stage at a step."""
         if side.size == 4 and not side.along:
             return self._words_of_columns(side, first, count)
         lane, left = self.lane, side.operand == 0
@@ -226,7 +226,7 @@ class TensorTiles(ProductWriter):
         return load
 
     def _words_of_columns(self, side: Side, first: str, count: int) -> Callable[[str, int], list[list[str]]]:
-        """The same for words whose rows hold places."""
+        """The same for words whose rows hold free indices."""
         group, row = self._i("lshr", self.lane, 2), self._i("and", self.lane, 3)
         start = self._sums(self._i("mul", row, side.row_bytes), self._i("shl", self._i("and", group, 3), 2), side.start)
         origin = self._i("add", self._i("lshr", first, 2), self._i("lshr", group, 2))

@@ -41,9 +41,9 @@ class TileProductWriter(ProductWriter):
     def write(self) -> Writer:
         writer, block = self.writer, self._begin()
         if self.entry == "tiles_large":
-            self._placed(block, self.tile)
+            self._choose_tile(block, self.tile)
         else:
-            self.row, self.column = self._place_of(block, self.tile.rows)
+            self.row, self.column = self._corner_of(block, self.tile.rows)
         self.t = self._low(threads.number(writer, "tid.x"))
         lane, warp = self._i("and", self.t, 31), self._i("lshr", self.t, 5)
         # 4 x 8 threads of a warp: few read what lies in different rows of banks
@@ -64,11 +64,11 @@ class TileProductWriter(ProductWriter):
         low, high = self._i("and", self.t, (1 << bits) - 1), self._i("lshr", self.t, bits)
         step, passes = GPU_THREADS >> bits, self.tile.rows * DEPTH // GPU_THREADS
         highs = [self._wide(self._i("add", high, p * step)) for p in range(passes)]
-        places = highs if along else [self._wide(low)]
-        free = [self._offset(kind, self._clamped(writer.index("add", begin, place), end), 0) for place in places]
-        term, place = (low, high) if along else (high, low)
+        indices = highs if along else [self._wide(low)]
+        free = [self._offset(kind, self._clamped(writer.index("add", begin, index), end), 0) for index in indices]
+        term, index = (low, high) if along else (high, low)
         terms = [self._wide(low)] if along else highs
-        to = self._i("mul", self._i("add", self._i("mul", term, self.pitch), place), self.size)
+        to = self._i("mul", self._i("add", self._i("mul", term, self.pitch), index), self.size)
         to = self._i("add", to, operand * self.plane * self.parts)
         plus = step * self.size * (1 if along else self.pitch)
         beside = self._beside(operand, free, terms)
@@ -115,16 +115,16 @@ class TileProductWriter(ProductWriter):
         return [part.text for offset in beside for part in self._at(self.writer.element("i8", start, offset)).parts]
 
     def _part(self, operand: int, free: list[str], terms: list[str], at: str) -> list[str]:
-        """Those of any tile; in place of terms that are not there some that change no sum, not even -0."""
+        """Those of any tile; for terms that are not there some that change no sum, not even -0."""
         writer, register = self.writer, self.element.register
         nothing = "-0.0" if operand == 0 and self._zero == "0.0" else self._zero
         numbers = [writer.index("add", at, term) for term in terms]
         inside = [writer.compare_index("slt", number, self.k) for number in numbers]
         offsets = [self._offset("summed", self._clamped(number, self.k), operand) for number in numbers]
         found = []
-        for place in free:
+        for start in free:
             for offset, ok in zip(offsets, inside, strict=True):
-                value = self._load(operand, writer.index("add", place, offset))
+                value = self._load(operand, writer.index("add", start, offset))
                 found += [writer.op(f"select i1 {ok}, {register} {x.text}, {register} {nothing}") for x in value.parts]
         return found
 

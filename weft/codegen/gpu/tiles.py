@@ -1,6 +1,6 @@
 """Writes maps that read operands across their rows for the threads of a GPU: by tiles that a block turns in its memory.
 
-out[i, j] = f(x[j, i]):  64 x 64 elements of x are read along i, kept 65 places apart, and used along j
+out[i, j] = f(x[j, i]):  64 x 64 elements of x are read along i, kept 65 slots apart, and used along j
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class TileWriter(PointWriter):
         self.dim = self.form.turned
         self.memory = Memory(self.scalar, target)
         self.tile: dict[int, str] = {}  # of each operand that is turned: the address of its tile
-        self.mine = ""  # the place of this thread's element in a tile
+        self.mine = ""  # the slot of this thread's element in a tile
 
     def write(self) -> Writer:
-        writer, place = self.writer, self.begin()
+        writer, position = self.writer, self.begin()
         thread = threads.number(writer, "tid.x")
         column = writer.index("and", thread, str(SIDE - 1))
         row = writer.index("lshr", thread, str(SIDE.bit_length() - 1))
@@ -55,7 +55,7 @@ class TileWriter(PointWriter):
             writer.branch_if(is_whole, whole_tile, part)
             for label, tested in ((whole_tile, False), (part, True)):
                 writer.label(label)
-                self._rows(row, functools.partial(of, corner, place, column, tested=tested))
+                self._rows(row, functools.partial(of, corner, position, column, tested=tested))
                 writer.branch(done)
             writer.label(done)
             if of == self._turn:
@@ -103,12 +103,14 @@ class TileWriter(PointWriter):
         inside = [writer.compare_index("slt", indices[d], self.extents[d]) for d in (self.last, self.dim)]
         return indices, writer.op(f"and i1 {inside[0]}, {inside[1]}")
 
-    def _turn(self, corner: Sequence[str], place: Position, column: str, *, row: str, first: int, tested: bool) -> None:
+    def _turn(
+        self, corner: Sequence[str], position: Position, column: str, *, row: str, first: int, tested: bool
+    ) -> None:
         writer = self.writer
         indices, inside = self._moved(corner, self.last, row, first, column)
 
         def copy() -> None:
-            at = self.at_point(place, indices)
+            at = self.at_point(position, indices)
             to = writer.index("add", writer.index("mul", row, str(SIDE + 1)), column)
             to = writer.index("add", to, str(first * (SIDE + 1)))
             for k in self.across:
@@ -119,7 +121,7 @@ class TileWriter(PointWriter):
         self._where(inside, tested, copy)
 
     def _element(
-        self, corner: Sequence[str], place: Position, column: str, *, row: str, first: int, tested: bool
+        self, corner: Sequence[str], position: Position, column: str, *, row: str, first: int, tested: bool
     ) -> None:
         writer = self.writer
         indices, inside = self._moved(corner, self.dim, row, first, column)
@@ -129,7 +131,7 @@ class TileWriter(PointWriter):
             self.mine = writer.index("add", mine, str(first))
             alone = instances.fresh(self.scalars, self.scalars.values)
             alone.scalars = dict(self.scalars.values)
-            at = self.at_point(place, indices)
+            at = self.at_point(position, indices)
             for phase in self.nest.phases:
                 self.run([*phase.before, *phase.body], [alone], at)
 
@@ -142,9 +144,9 @@ class TileWriter(PointWriter):
         else:
             body()
 
-    def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
+    def load(self, s: ir.Load, copies: list[Instance], position: Position) -> None:
         if s.operand not in self.tile:
-            super().load(s, copies, place)
+            super().load(s, copies, position)
             return
         dtype = self.nest.operands[s.operand].dtype
         for copy in copies:

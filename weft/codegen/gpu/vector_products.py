@@ -28,7 +28,7 @@ class VectorWriter(ProductWriter):
         count = writer.index("mul", writer.index("mul", "%w8", "%w9"), "%w3")
         inside = writer.compare_index("slt", item, count)
         item = writer.choose_index(inside, item, "0")  # all threads of a warp take part in its shuffles
-        row, column = self._place_of(item, 1)
+        row, column = self._corner_of(item, 1)
         begins = [self._offset("rows", row, 0), self._offset("columns", column, 0)]
         register, zeros = self.element.register, [(self.element.register, self._zero)] * self.sums
 

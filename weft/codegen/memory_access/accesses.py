@@ -26,17 +26,17 @@ from weft.codegen.memory_access.memory_words import alignment, whole
 from weft.codegen.writer import Writer
 from weft.loops import elements, ir
 
-Place = tuple[int, int]  # the number of a pointer, and an offset from there in elements
+Access = tuple[int, int]  # the number of a pointer, and an offset from there in elements
 
 
 # ---- offsets that are known when the code is written
 
 
-def load(memory: Memory, dtype: np.dtype, pointers: Sequence[str], wanted: Sequence[Sequence[Place]]) -> list[Value]:
-    """For each vector that is ``wanted`` the elements at the places of its lanes."""
+def load(memory: Memory, dtype: np.dtype, pointers: Sequence[str], wanted: Sequence[Sequence[Access]]) -> list[Value]:
+    """For each vector that is ``wanted`` the elements at the accesses of its lanes."""
     if _across(memory, dtype, pointers, wanted):
         return row_blocks.load(memory, dtype, pointers, len(wanted))
-    around, made = _Around(memory, dtype, pointers, wanted), dict[tuple[Place, ...], Value]()
+    around, made = _Around(memory, dtype, pointers, wanted), dict[tuple[Access, ...], Value]()
     for lanes in dict.fromkeys(map(tuple, wanted)):
         if len(set(lanes)) > 1:
             made[lanes] = memory.join(dtype, around.words(lanes), memory.lanes.width)
@@ -46,30 +46,30 @@ def load(memory: Memory, dtype: np.dtype, pointers: Sequence[str], wanted: Seque
     return [made[tuple(lanes)] for lanes in wanted]
 
 
-def _across(memory: Memory, dtype: np.dtype, pointers: Sequence[str], places: Sequence[Sequence[Place]]) -> bool:
+def _across(memory: Memory, dtype: np.dtype, pointers: Sequence[str], accesses: Sequence[Sequence[Access]]) -> bool:
     """Whether the lanes are rows at different pointers, of words that are transposed in registers."""
     if len(pointers) == 1 or len(pointers) != memory.lanes.width or not row_blocks.possible(dtype, len(pointers)):
         return False
-    return all(list(lanes) == [(row, k) for row in range(len(pointers))] for k, lanes in enumerate(places))
+    return all(list(lanes) == [(row, k) for row in range(len(pointers))] for k, lanes in enumerate(accesses))
 
 
 class _Around:
     """Vectors of the memory from the first to the last of the elements that are accessed from each pointer."""
 
     def __init__(
-        self, memory: Memory, dtype: np.dtype, pointers: Sequence[str], wanted: Sequence[Sequence[Place]]
+        self, memory: Memory, dtype: np.dtype, pointers: Sequence[str], wanted: Sequence[Sequence[Access]]
     ) -> None:
         self.writer, self.dtype, self.pointers = memory.writer, dtype, pointers
         self.word, self.units = memory.word(dtype)
-        places = [place for lanes in wanted for place in lanes]
-        offsets = [[offset for n, offset in places if n == number] for number in range(len(pointers))]
+        accesses = [access for lanes in wanted for access in lanes]
+        offsets = [[offset for n, offset in accesses if n == number] for number in range(len(pointers))]
         self.ends = [(min(some), max(some)) for some in offsets]
         self.width, span = memory.lanes.width, min([last - first + 1 for first, last in self.ends])
         while self.width > span:
             self.width //= 2
-        self.loaded: dict[Place, str] = {}  # the vectors that begin at these places
+        self.loaded: dict[Access, str] = {}  # the vectors that begin there
 
-    def words(self, lanes: Sequence[Place]) -> str:
+    def words(self, lanes: Sequence[Access]) -> str:
         """One vector, as words of memory."""
         numbers = {number for number, _ in lanes}
         starts = {n: self._starts(n, sorted({offset for number, offset in lanes if number == n})) for n in numbers}
@@ -116,26 +116,28 @@ def _picked(writer: Writer, word: str, picks: Sequence[tuple[str, int]], width: 
             made = lanes.shuffle(made, some[1] if len(some) > 1 else "poison", word, numbers, width)
             numbers = list(range(lanes.width))
         if found:
-            places = enumerate(zip(picks, numbers, strict=True))
-            numbers = [lanes.width + number if text in some else lane for lane, ((text, _), number) in places]
+            numbered = enumerate(zip(picks, numbers, strict=True))
+            numbers = [lanes.width + number if text in some else lane for lane, ((text, _), number) in numbered]
             made = lanes.shuffle(found, made, word, numbers, lanes.width)
         found = made
     return found
 
 
-def store(memory: Memory, values: Sequence[Value], places: Sequence[Sequence[Place]], pointers: Sequence[str]) -> None:
-    """Store the lanes of vectors at these places; elements between them stay as they are, by masks."""
+def store(
+    memory: Memory, values: Sequence[Value], accesses: Sequence[Sequence[Access]], pointers: Sequence[str]
+) -> None:
+    """Store the lanes of vectors there; elements between them stay as they are, by masks."""
     dtype, width, writer = values[0].dtype, memory.lanes.width, memory.writer
-    if _across(memory, dtype, pointers, places):
+    if _across(memory, dtype, pointers, accesses):
         row_blocks.store(memory, values, pointers)
         return
-    if all(list(row) == [(row[0][0], row[0][1] + k) for k in range(width)] for row in places):
-        for value, ((number, offset), *_) in zip(values, places, strict=True):
+    if all(list(row) == [(row[0][0], row[0][1] + k) for k in range(width)] for row in accesses):
+        for value, ((number, offset), *_) in zip(values, accesses, strict=True):
             memory.store(value, writer.element(whole(dtype), pointers[number], str(offset)))
         return
     packed, (word, units) = [memory.pack(value) for value in values], memory.word(dtype)
     for number, pointer in enumerate(pointers):
-        each = [(place, (n, lane)) for n, row in enumerate(places) for lane, place in enumerate(row)]
+        each = [(access, (n, lane)) for n, row in enumerate(accesses) for lane, access in enumerate(row)]
         owners = {offset: owner for (to, offset), owner in each if to == number}
         owner = owners[0]
         for start in range(0, max(owners) + 1, width):
@@ -227,8 +229,8 @@ def _load_strided(memory: Memory, dtype: np.dtype, pointer: str, step: Step, mas
         return memory.load_far(dtype, pointer, step.stride, offsets, mask)
 
     def likely(stride: int) -> None:
-        places = [(0, stride * lane) for lane in range(width)]
-        ends.append((_Around(memory, dtype, [pointer], [places]).words(places), memory.writer.block))
+        accesses = [(0, stride * lane) for lane in range(width)]
+        ends.append((_Around(memory, dtype, [pointer], [accesses]).words(accesses), memory.writer.block))
 
     def far() -> None:
         value = memory.load_far(dtype, pointer, step.stride, offsets, mask)

@@ -45,9 +45,9 @@ class Tables:
         for base in self.digits.bases[1:]:
             self.block = self.writer.index("mul", self.block, base)
 
-    def fill(self, place: Position) -> None:
+    def fill(self, position: Position) -> None:
         """Write the tables, at one point of the dimensions before the lanes."""
-        self.tables = {s.out: self._table(s, place) for s in self.reads}
+        self.tables = {s.out: self._table(s, position) for s in self.reads}
         entries = self.writer.index("add", self.block, str(self.ahead))
         for s in self.reads:
             if isinstance(s, ir.Load) and not self.nest.repeats(s):
@@ -76,19 +76,19 @@ class Tables:
 
         return moved
 
-    def read(self, tile: Sequence[Instance], place: Position, at: Sequence[str]) -> None:
+    def read(self, tile: Sequence[Instance], position: Position, at: Sequence[str]) -> None:
         """Give the vectors of a tile their values; the first begins at this block, and this position in it."""
         block, within = at
         for copy in tile:
             here = [block, self.writer.index("add", within, str(copy.slot)) if copy.slot else within]
             for s in self.reads:
-                copy.values[s.out] = self._read(s, copy, here, place, self.tables[s.out])
+                copy.values[s.out] = self._read(s, copy, here, position, self.tables[s.out])
 
     def after(self, tile: Sequence[Instance], at: list[str]) -> list[str]:
         """The block after a tile, and the position in it."""
         return self.moves[len(tile)](at) if tile[0].mask is None else at
 
-    def _table(self, s: ir.Load | ir.IndexOf, place: Position) -> str:
+    def _table(self, s: ir.Load | ir.IndexOf, position: Position) -> str:
         """A table for a block and the vectors in flight: of periodic values, otherwise of offsets or first digits."""
         writer, point = self.writer, self.parent.copy(self.parent.scalar, {})
         dtype = elements.INT64
@@ -96,18 +96,18 @@ class Tables:
             dtype = s.dtype if isinstance(s, ir.IndexOf) else self.nest.operands[s.operand].dtype
         table = writer.alloca(f"[{self.slots} x {whole(dtype)}]")
 
-        def entry(position: str, _: list[str]) -> list[str]:
-            digits, copy = self.digits.at(position), instances.fresh(point, {})
+        def entry(index: str, _: list[str]) -> list[str]:
+            digits, copy = self.digits.at(index), instances.fresh(point, {})
             if isinstance(s, ir.IndexOf):
                 number = digits[self.digits.dims.index(s.dim)]
                 value = copy.emit.settle(copy.emit.convert(self._integer(number), dtype))
             elif self.nest.repeats(s):
                 value = copy.memory.load_scalar(
-                    dtype, self.digits.address(s.operand, place.pointers[s.operand], digits)
+                    dtype, self.digits.address(s.operand, position.pointers[s.operand], digits)
                 )
             else:
                 value = self._integer(self.digits.offset(s.operand, digits))
-            copy.memory.store_scalar(value, writer.element(whole(dtype), table, position))
+            copy.memory.store_scalar(value, writer.element(whole(dtype), table, index))
             return []
 
         writer.loop("0", writer.index("add", self.block, str(self.ahead)), 1, [], entry)
@@ -116,16 +116,16 @@ class Tables:
     def _integer(self, number: str) -> Value:
         return Value(elements.INT64, (V(self.parent.scalar, "i64", number),))
 
-    def _read(self, s: ir.Load | ir.IndexOf, copy: Instance, at: list[str], place: Position, table: str) -> Value:
+    def _read(self, s: ir.Load | ir.IndexOf, copy: Instance, at: list[str], position: Position, table: str) -> Value:
         writer, lanes = self.writer, copy.memory.lanes
         block, within = at
         if self.nest.repeats(s):
             dtype = s.dtype if isinstance(s, ir.IndexOf) else self.nest.operands[s.operand].dtype
             return copy.memory.load(dtype, writer.element(whole(dtype), table, within))
         if isinstance(s, ir.IndexOf):
-            places = writer.element("i64", table, within)
-            digits = copy.memory.load(elements.INT64, places).part + lanes.splat(block, "i64")
+            first = writer.element("i64", table, within)
+            digits = copy.memory.load(elements.INT64, first).part + lanes.splat(block, "i64")
             return copy.emit.settle(copy.emit.convert(Value(elements.INT64, (digits,)), s.dtype))
         begin, dtype = self.parent.distance(s.operand, self.digits.dims[0], block), self.nest.operands[s.operand].dtype
-        origin = place.pointers[s.operand]
+        origin = position.pointers[s.operand]
         return windows.load(copy.memory, self.offsets[s.out], dtype, origin, (begin, within), copy.mask)

@@ -16,7 +16,7 @@ from weft.codegen.nests.instances import Instance, Position
 from weft.loops import ir
 
 
-def load_at(parent: Frame, s: ir.LoadAt, tile: list[Instance], place: Position) -> None:
+def load_at(parent: Frame, s: ir.LoadAt, tile: list[Instance], position: Position) -> None:
     """The statement for every copy of a tile."""
     tile = [copy for copy in tile if s.out not in copy.values]
     if not tile:
@@ -25,18 +25,18 @@ def load_at(parent: Frame, s: ir.LoadAt, tile: list[Instance], place: Position) 
     if s.inside is not None:
         assert offset is not None
         for copy in tile:
-            copy.values[s.out] = _load_inside(parent, s, copy, _moved(parent, s.operand, place, offset))
+            copy.values[s.out] = _load_inside(parent, s, copy, _moved(parent, s.operand, position, offset))
         return
     if offset is not None:
-        parent.load(ir.Load(s.out, s.operand), tile, _moved(parent, s.operand, place, offset))
+        parent.load(ir.Load(s.out, s.operand), tile, _moved(parent, s.operand, position, offset))
         return
     for copy in tile:
-        copy.values[s.out] = _gather(parent, s, copy, place)
+        copy.values[s.out] = _gather(parent, s, copy, position)
 
 
-def _load_inside(parent: Frame, s: ir.LoadAt, copy: Instance, place: Position) -> Value:
+def _load_inside(parent: Frame, s: ir.LoadAt, copy: Instance, position: Position) -> Value:
     """Load the lanes that are inside the operand."""
-    operand, lanes, pointer = parent.nest.operands[s.operand], copy.memory.lanes, place.pointers[s.operand]
+    operand, lanes, pointer = parent.nest.operands[s.operand], copy.memory.lanes, position.pointers[s.operand]
     assert s.inside is not None
     inside = copy.values[s.inside].part
     if parent.stride(s.operand, copy):
@@ -70,13 +70,13 @@ def _uniform(parent: Frame, number: int, copy: Instance) -> V:
     return V(parent.scalar, vector.element, vector.lanes.extract(vector, 0))
 
 
-def _moved(parent: Frame, operand: int, place: Position, offset: str) -> Position:
-    """The place with one operand's pointer advanced by ``offset`` elements."""
-    pointer = parent.writer.element(whole(parent.nest.operands[operand].dtype), place.pointers[operand], offset)
-    return place.replace(pointers={**place.pointers, operand: pointer})
+def _moved(parent: Frame, operand: int, position: Position, offset: str) -> Position:
+    """The position with one operand's pointer advanced by ``offset`` elements."""
+    pointer = parent.writer.element(whole(parent.nest.operands[operand].dtype), position.pointers[operand], offset)
+    return position.replace(pointers={**position.pointers, operand: pointer})
 
 
-def _gather(parent: Frame, s: ir.LoadAt, copy: Instance, place: Position) -> Value:
+def _gather(parent: Frame, s: ir.LoadAt, copy: Instance, position: Position) -> Value:
     """Load lanes at different offsets."""
     operand, lanes = parent.nest.operands[s.operand], copy.memory.lanes
     offsets = copy.values[s.offset].part
@@ -87,31 +87,33 @@ def _gather(parent: Frame, s: ir.LoadAt, copy: Instance, place: Position) -> Val
         offsets = offsets + lanes.splat(first, "i64") + parent.step(s.operand, copy).times(lanes)
         if copy.mask is not None:
             offsets = lanes.select(copy.mask.lanes, offsets, 0)
-    return copy.memory.load_at(operand.dtype, place.pointers[s.operand], offsets)
+    return copy.memory.load_at(operand.dtype, position.pointers[s.operand], offsets)
 
 
-def update(parent: Frame, s: ir.Update, tile: list[Instance], place: Position) -> None:
+def update(parent: Frame, s: ir.Update, tile: list[Instance], position: Position) -> None:
     """Read, combine, write; along the lanes every point has a different element."""
     moves = tile[0].index is None or parent.stride(s.operand, tile[0])
     if not moves or {s.offset, s.inside} & parent.moving:
         raise ValueError(f"[codegen] updates of operand {s.operand} may hit one element along the vector dimension")
     if s.inside is None:
-        updated(parent, s, tile, place)
+        updated(parent, s, tile, position)
         return
     inner = [instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile]
-    parent.writer.when(_uniform(parent, s.inside, tile[0]).text, lambda: updated(parent, s, inner, place), rare=False)
+    parent.writer.when(
+        _uniform(parent, s.inside, tile[0]).text, lambda: updated(parent, s, inner, position), rare=False
+    )
 
 
-def updated(parent: Frame, s: ir.Update, tile: list[Instance], place: Position) -> None:
+def updated(parent: Frame, s: ir.Update, tile: list[Instance], position: Position) -> None:
     """``update`` for a window that is known to be inside."""
     offset = uniform_offset(parent, s.offset, tile[0])
     assert offset is not None
-    place = _moved(parent, s.operand, place, offset)
+    position = _moved(parent, s.operand, position, offset)
     if s.steps:
-        parent.load(ir.Load(s.old, s.operand), tile, place)
+        parent.load(ir.Load(s.old, s.operand), tile, position)
     for step in s.steps:
         for copy in tile:
             copy.values[step.out] = instances.apply(step, copy)
     if s.guard is not None:
-        guards.write(parent, s.guard, tile, place.pointers[s.guard.operand], at_once=True)
-    parent.store(ir.Store(s.operand, s.new), tile, place)
+        guards.write(parent, s.guard, tile, position.pointers[s.guard.operand], at_once=True)
+    parent.store(ir.Store(s.operand, s.new), tile, position)

@@ -51,8 +51,8 @@ class Digits:
     def advanced(self, digits: Sequence[str], step: Sequence[str] | None = None) -> list[str]:
         """The digits after ``step`` (None: one) more positions."""
         writer, carry, found = self.writer, "", []
-        places = list(zip(digits, step or [*["0"] * (len(digits) - 1), "1"], self.bases, strict=True))
-        for number, (digit, add, base) in reversed(list(enumerate(places))):
+        digits_and_bases = list(zip(digits, step or [*["0"] * (len(digits) - 1), "1"], self.bases, strict=True))
+        for number, (digit, add, base) in reversed(list(enumerate(digits_and_bases))):
             moved = writer.index("add", digit, add)
             moved = writer.index("add", moved, carry) if carry else moved
             if number:
@@ -89,7 +89,7 @@ class Digits:
         return sorted(found, key=lambda s: isinstance(s, ir.IndexOf))
 
     def fill(
-        self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
+        self, copy: Instance, position: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
     ) -> None:
         """Load the values of ``reads`` for the W lanes of a copy; ``digits`` are the first lane's."""
         writer = self.writer
@@ -106,19 +106,19 @@ class Digits:
                 past = writer.compare_index("slt", count, "1")
                 count = writer.choose_index(past, "1", count)
                 here = [writer.choose_index(past, "0", digit) for digit in digits]
-            return self._piece_by_piece(fresh(copy, {}), place, reads, here, count)
+            return self._piece_by_piece(fresh(copy, {}), position, reads, here, count)
 
         inside: list[Value] = []
 
         def together() -> Carried:
-            inside.extend(self._within_row(fresh(copy, {}), place, reads, digits))
+            inside.extend(self._within_row(fresh(copy, {}), position, reads, digits))
             return reduce_tree.flatten(inside)
 
         texts = writer.either(in_row, together, lambda: reduce_tree.flatten(across()))
         copy.values.update(zip([s.out for s in reads], reduce_tree.rebuild(inside, texts), strict=True))
 
     def _within_row(
-        self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
+        self, copy: Instance, position: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
     ) -> list[Value]:
         values = []
         for s in reads:
@@ -131,7 +131,7 @@ class Digits:
                     values.append(copy.emit.settle(copy.emit.convert(Value(elements.INT64, (splat,)), s.dtype)))
                 continue
             operand = self.nest.operands[s.operand]
-            pointer, key = self.address(s.operand, place.pointers[s.operand], digits), (s.operand, self.dims[-1])
+            pointer, key = self.address(s.operand, position.pointers[s.operand], digits), (s.operand, self.dims[-1])
             step = Step(operand.strides[self.dims[-1]])
             if step.kind == ir.RUNTIME:
                 step = Step(step.kind, self.strides[key], self.offsets.get(key) or copy.memory.lanes.iota("i64"))
@@ -141,7 +141,7 @@ class Digits:
     def _piece_by_piece(
         self,
         copy: Instance,
-        place: Position,
+        position: Position,
         reads: Sequence[ir.Load | ir.IndexOf],
         digits: Sequence[str],
         count: str,
@@ -152,7 +152,7 @@ class Digits:
         def piece(start: str, now: list[str]) -> list[str]:
             rest = writer.index("sub", self.bases[-1], now[-1])
             mask = first_lanes(lanes, writer.minimum_index(rest, writer.index("sub", count, start)))
-            values = self._within_row(fresh(copy, {}, None, mask), place, reads, now)
+            values = self._within_row(fresh(copy, {}, None, mask), position, reads, now)
             for s, value in zip(reads, values, strict=True):
                 copy.memory.store(value, writer.element(whole(value.dtype), self._buffer(s, value.dtype), start))
             rows_on = [*["0"] * (len(now) - 1), rest]

@@ -27,7 +27,7 @@ def bytes_of(nest: ir.Nest, operand: int) -> int:
 
 
 class Shift(Record):
-    """The number of lanes between the start of a cache line and a place in it, if rows are streamed."""
+    """The number of lanes between the start of a cache line and a position in it, if rows are streamed."""
 
     writer: Writer
     operand: int
@@ -35,9 +35,9 @@ class Shift(Record):
     kept: str  # bits of an address: those within a line, or none
     some: str  # whether there is a row with such lanes (an i1)
 
-    def lanes(self, place: Position, first: str) -> str:
+    def lanes(self, position: Position, first: str) -> str:
         writer = self.writer
-        address = writer.op(f"ptrtoint ptr {place.pointers[self.operand]} to i64")
+        address = writer.op(f"ptrtoint ptr {position.pointers[self.operand]} to i64")
         there = writer.index("add", address, writer.index("mul", first, str(self.size)))
         return writer.index("lshr", writer.index("and", there, self.kept), str(self.size.bit_length() - 1))
 
@@ -45,16 +45,16 @@ class Shift(Record):
 class Streams:
     """The streamed operands of a nest."""
 
-    def __init__(self, parent: Frame, place: Position, chosen: Streamed) -> None:
+    def __init__(self, parent: Frame, position: Position, chosen: Streamed) -> None:
         self.nest, self.strides = parent.nest, parent.strides  # not the parent, which has this object
         self.writer, self.width = parent.writer, chosen.lanes
-        self.limits = {k: self._limit(k, place, chosen.bytes, parent.extents) for k in chosen.operands}
+        self.limits = {k: self._limit(k, position, chosen.bytes, parent.extents) for k in chosen.operands}
 
     def _vector(self, operand: int) -> int:
         """Bytes of a vector in memory."""
         return bytes_of(self.nest, operand) * self.width
 
-    def _limit(self, operand: int, place: Position, least: int, extents: Sequence[str]) -> str:
+    def _limit(self, operand: int, position: Position, least: int, extents: Sequence[str]) -> str:
         writer, nest = self.writer, self.nest
         assert nest.vector is not None
         moving = [
@@ -67,28 +67,28 @@ class Streams:
         ordinary = writer.compare_index("slt", size, str(least))
         for k, other in enumerate(nest.operands):
             if other.role == "in" and bytes_of(nest, k) == bytes_of(nest, operand):
-                same = writer.op(f"icmp eq ptr {place.pointers[operand]}, {place.pointers[k]}")
+                same = writer.op(f"icmp eq ptr {position.pointers[operand]}, {position.pointers[k]}")
                 ordinary = writer.op(f"or i1 {ordinary}, {same}")
         return writer.choose_index(ordinary, str(LINE - 1), "0")
 
-    def shift(self, place: Position, dim: int, low: str) -> Shift:
+    def shift(self, position: Position, dim: int, low: str) -> Shift:
         """Where cache lines begin in the rows along ``dim``, from lane ``low`` on, for the first streamed operand."""
         writer, nest, operand = self.writer, self.nest, next(iter(self.limits))
         size = bytes_of(nest, operand)
         kept = writer.index("xor", self.limits[operand], str(LINE - 1))
         stride = self.strides.get((operand, dim), "1")
         rows = writer.index("or", writer.index("mul", stride, str(size)), writer.index("mul", low, str(size)))
-        address = writer.op(f"ptrtoint ptr {place.pointers[operand]} to i64")
+        address = writer.op(f"ptrtoint ptr {position.pointers[operand]} to i64")
         some = writer.compare_index("ne", writer.index("and", writer.index("or", address, rows), kept), "0")
         return Shift(writer, operand, size, kept, some)
 
-    def first_line(self, place: Position, low: str, high: str) -> str:
+    def first_line(self, position: Position, low: str, high: str) -> str:
         """The first lane after ``low`` at which a cache line begins; ``high`` if ``low`` is one or there is none."""
         writer, operand = self.writer, next(iter(self.limits))
         size = bytes_of(self.nest, operand)
 
         def in_row() -> list[str]:
-            address = writer.op(f"ptrtoint ptr {place.pointers[operand]} to i64")
+            address = writer.op(f"ptrtoint ptr {position.pointers[operand]} to i64")
             there = writer.index("add", address, writer.index("mul", low, str(size)))
             rest = writer.index("and", writer.index("sub", "0", there), str(LINE - 1))
             lanes = writer.index("lshr", rest, str(size.bit_length() - 1))

@@ -33,20 +33,20 @@ def possible(dtype: np.dtype, rows: int) -> bool:
     return element.kind in "fiu" and element.size == 4 and rows >= SIDE
 
 
-def load(memory: Memory, dtype: np.dtype, places: Sequence[str], count: int) -> list[Value]:
+def load(memory: Memory, dtype: np.dtype, pointers: Sequence[str], count: int) -> list[Value]:
     """The first ``count`` elements of W rows at these addresses: for each of them its W lanes."""
     lanes, writer, type_ = memory.lanes, memory.writer, memory.lanes.type(elements.of(dtype).memory)
     found: list[str] = []
     for at in range(0, count, SIDE):
         some = min(SIDE, count - at)
-        rows = [_loaded(writer, writer.element(WORD, place, str(at)), some) for place in places]
+        rows = [_loaded(writer, writer.element(WORD, pointer, str(at)), some) for pointer in pointers]
         vectors = [shuffles.joined(rows[k::SIDE], lanes, SIDE, WORD).text for k in range(SIDE)]
         found += register_transpose.quarters(lanes, vectors, some)
     texts = [writer.op(f"bitcast <{lanes.width // 2} x i64> {text} to {type_}") for text in found]
     return [memory.join(dtype, text, lanes.width) for text in texts]
 
 
-def store(memory: Memory, values: Sequence[Value], places: Sequence[str]) -> None:
+def store(memory: Memory, values: Sequence[Value], pointers: Sequence[str]) -> None:
     """Store W rows at these addresses, given by the lanes of each of their elements."""
     lanes, writer, words = memory.lanes, memory.writer, memory.lanes.type(WORD)
     texts: list[str] = []
@@ -56,13 +56,13 @@ def store(memory: Memory, values: Sequence[Value], places: Sequence[str]) -> Non
         some = min(SIDE, len(values) - at)
         vectors = register_transpose.quarters(lanes, [*texts[at : at + some], *["poison"] * (SIDE - some)])
         vectors = [writer.op(f"bitcast <{lanes.width // 2} x i64> {text} to {words}") for text in vectors]
-        for row, place in enumerate(places):
+        for row, pointer in enumerate(pointers):
             part, vector = divmod(row, SIDE)
             picks = range(SIDE * part, SIDE * part + SIDE)
             text = vectors[vector]
             if lanes.width > SIDE:
                 text = lanes.shuffle(text, "poison", WORD, picks, lanes.width)
-            _store(writer, text, writer.element(WORD, place, str(at)), some)
+            _store(writer, text, writer.element(WORD, pointer, str(at)), some)
 
 
 def _loaded(writer: Writer, p: str, count: int) -> str:

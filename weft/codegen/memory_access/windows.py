@@ -51,16 +51,16 @@ def load(
 ) -> Value:
     """Lanes from position ``at[1]`` of a block on, whose first element is ``at[0]`` elements from the pointer."""
     writer, lanes, (begin, within) = memory.writer, memory.lanes, at
-    places, first = writer.element("i64", known.table, within), writer.element(whole(dtype), pointer, begin)
+    stored, first = writer.element("i64", known.table, within), writer.element(whole(dtype), pointer, begin)
     if mask is not None:  # past the end the block's first element is read
-        found = memory.load(elements.INT64, places).part
+        found = memory.load(elements.INT64, stored).part
         return memory.load_at(dtype, first, lanes.select(mask.lanes, found, 0))
     if known.window is None:
-        return memory.load_places(dtype, first, "i64", places)
-    offset = writer.op(f"load i64, ptr {places}, align 8")
+        return memory.load_by_offsets(dtype, first, "i64", stored)
+    offset = writer.op(f"load i64, ptr {stored}, align 8")
 
     def far() -> Value:
-        return memory.load_places(dtype, first, "i64", places)
+        return memory.load_by_offsets(dtype, first, "i64", stored)
 
     return _read(memory, known.window, dtype, pointer, (begin, within, offset), far)
 

@@ -42,16 +42,16 @@ def is_absorbed(phase: ir.Phase, emit: Emitter, totals: Sequence[Accumulators]) 
 
 
 def improved(
-    reduction: ir.Reduce, emit: Emitter, best: Value, before: list[Value], place: Callable[[], Value]
+    reduction: ir.Reduce, emit: Emitter, best: Value, before: list[Value], where: Callable[[], Value]
 ) -> list[Value]:
-    """``before``, or ``best`` at ``place()`` if that is better or ``before`` is still the identity."""
+    """``before``, or ``best`` at ``where()`` if that is better or ``before`` is still the identity."""
     extremum, writer = reduction.kind.forms.extremum, emit.lanes.writer
     assert extremum is not None
     value, position = before
     (kept,) = extremum.combine(emit, (value,), (best,))
     none = emit.compare("eq", position, emit.const(reduction.accumulators[1][1], position.dtype)).part
     better = emit.compare("ne", kept, value).part | none
-    return reduce_tree.when(writer, better.text, lambda: [best, emit.convert(place(), position.dtype)], before)
+    return reduce_tree.when(writer, better.text, lambda: [best, emit.convert(where(), position.dtype)], before)
 
 
 def first(lanes: Lanes, low: str, high: str, group: int, holds: Callable[[str], V]) -> list[str]:

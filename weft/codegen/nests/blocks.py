@@ -1,4 +1,4 @@
-"""Writes elementwise nests over short rows in blocks of points at known places (``loops.schedules.blocks``).
+"""Writes elementwise nests over short rows in blocks of points at known positions (``loops.schedules.blocks``).
 
     for blocks: every load, every value, every store
 
@@ -33,9 +33,9 @@ class BlockWriter(columns.ColumnWriter):
         if not self.across:
             self.lanes = Lanes(self.writer, self.block.width)
 
-    def rows(self, place: Position, outer: Sequence[int]) -> None:
+    def rows(self, position: Position, outer: Sequence[int]) -> None:
         if self.across:
-            super().rows(place, outer)
+            super().rows(position, outer)
             return
         parent, dim, lanes = self.parent, outer[-1], self.lanes
         for key, stride in parent.strides.items():
@@ -51,18 +51,18 @@ class BlockWriter(columns.ColumnWriter):
 
             parent.stretches(low, high, 1, [], one)
 
-        parent.parallel(place, outer[:-1], rows)
+        parent.parallel(position, outer[:-1], rows)
 
-    def columns(self, place: Position, alone: Instance, base: Instance, loops: Loops) -> None:
+    def columns(self, position: Position, alone: Instance, base: Instance, loops: Loops) -> None:
         if self.across:
-            super().columns(place, alone, base, loops)
+            super().columns(position, alone, base, loops)
         else:
-            self._points(base, self.block, place)
+            self._points(base, self.block, position)
 
-    def inside(self, tile: list[Instance], place: Position) -> None:
+    def inside(self, tile: list[Instance], position: Position) -> None:
         first = tile[0]
         if first.mask is not None:
-            super().inside(tile, place)
+            super().inside(tile, position)
             return
         lanes = first.memory.lanes.width
         block = self.block if lanes * len(tile) == self.block.rows else blocks.block(self.nest, 1)
@@ -70,24 +70,24 @@ class BlockWriter(columns.ColumnWriter):
             wide = self.parent.copy(Lanes(self.writer, block.width), {})
             wide.values = {n: wide.memory.splat(first.scalars[n]) for n in first.values}
             first = wide.replace(index=first.index, scalars=first.scalars)
-        self._points(first, block, place)
+        self._points(first, block, position)
 
-    def _points(self, base: Instance, block: RowBlock, place: Position) -> None:
+    def _points(self, base: Instance, block: RowBlock, position: Position) -> None:
         """A block, of the row or from the row at ``base`` on."""
         starts = [0 if self.across else lanes[0][1] for lanes in block.vectors]
         copies = [instances.fresh(base, base.values, base.index if self.across else str(k), None, k) for k in starts]
         for s in self.statements:
             if isinstance(s, ir.Load) and s.out not in base.values:
-                self._load(s, copies, block, place)
-        self._compute([s for s in self.statements if not isinstance(s, ir.Store)], copies, block, place)
+                self._load(s, copies, block, position)
+        self._compute([s for s in self.statements if not isinstance(s, ir.Store)], copies, block, position)
         for s in self.statements:
             if isinstance(s, ir.Store):
-                pointers, offset = self._at(s.operand, base, place)
-                places = [[offset(point) for point in lanes] for lanes in block.vectors]
-                accesses.store(base.memory, [copy.values[s.value] for copy in copies], places, pointers)
+                pointers, offset = self._at(s.operand, base, position)
+                offsets = [[offset(point) for point in lanes] for lanes in block.vectors]
+                accesses.store(base.memory, [copy.values[s.value] for copy in copies], offsets, pointers)
 
     def _compute(
-        self, statements: Sequence[ir.Statement], copies: list[Instance], block: RowBlock, place: Position
+        self, statements: Sequence[ir.Statement], copies: list[Instance], block: RowBlock, position: Position
     ) -> None:
         """The values of all vectors; those that are the same for all elements of a row once."""
         parent, rows = self.parent, [[row for row, _ in lanes] for lanes in block.vectors]
@@ -95,31 +95,33 @@ class BlockWriter(columns.ColumnWriter):
             dims = [self.dim, *self.nest.digits]
             differ = uniform.differing(statements, lambda s: uniform.along(self.nest, dims, s))
             same = [s for s in statements if not isinstance(s, ir.Guard) and differ.isdisjoint(routine.outs(s))]
-            parent.run(same, copies[:1], place)
+            parent.run(same, copies[:1], position)
             for copy in copies[1:]:
                 copy.values.update({n: copies[0].values[n] for s in same for n in routine.outs(s)})
             statements = [s for s in statements if isinstance(s, ir.Guard) or not differ.isdisjoint(routine.outs(s))]
         if not block.by_elements:
-            parent.run(statements, copies, place)
+            parent.run(statements, copies, position)
             return
         for copy, lanes in zip(copies, block.vectors, strict=True):
-            indices = {**place.indices, self.dim: str(lanes[0][1])}
-            parent.run(statements, [copy], place.replace(indices=indices))
+            indices = {**position.indices, self.dim: str(lanes[0][1])}
+            parent.run(statements, [copy], position.replace(indices=indices))
 
-    def _load(self, s: ir.Load, copies: Sequence[Instance], block: RowBlock, place: Position) -> None:
+    def _load(self, s: ir.Load, copies: Sequence[Instance], block: RowBlock, position: Position) -> None:
         """Values of all vectors, unless their elements are apart in a row at a distance that is not known."""
         operand = self.nest.operands[s.operand]
         if not self.across and operand.strides[self.dim] == ir.RUNTIME:
             return
-        pointers, offset = self._at(s.operand, copies[0], place)
+        pointers, offset = self._at(s.operand, copies[0], position)
         wanted = [[offset(point) for point in lanes] for lanes in block.vectors]
         loaded = accesses.load(copies[0].memory, operand.dtype, pointers, wanted)
         for copy, value in zip(copies, loaded, strict=True):
             copy.values[s.out] = value
 
-    def _at(self, number: int, copy: Instance, place: Position) -> tuple[list[str], Callable[[Point], accesses.Place]]:
+    def _at(
+        self, number: int, copy: Instance, position: Position
+    ) -> tuple[list[str], Callable[[Point], accesses.Access]]:
         """Pointers to elements of an operand in the first row of a block, and where its points lie relative to them."""
-        operand, pointer, nest, writer = self.nest.operands[number], place.pointers[number], self.nest, self.writer
+        operand, pointer, nest, writer = self.nest.operands[number], position.pointers[number], self.nest, self.writer
         if nest.uses_digits(number):
             offsets = [0]
             for dim in nest.digits:

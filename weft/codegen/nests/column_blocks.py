@@ -2,7 +2,7 @@
 
 Called without a partial buffer, a nest reduces all blocks of its range of columns. With one, a call in mode 0 writes
 the accumulators of some blocks of 256 rows to it, for all columns; a call in mode 1 combines them in order and
-finishes. The same code does all three, and only reads and writes accumulators in different places, so that the bits are
+finishes. The same code does all three, and only reads and writes accumulators in different memory, so that the bits are
 equal.
 """
 
@@ -78,11 +78,11 @@ class Blocks:
         """
         writer = self.writer
         load, begin, compute, join = (writer.fresh_label() for _ in range(4))
-        places = self._places(tile, reductions, start)  # once per block: cheaper than compiling them twice
+        addresses = self._addresses(tile, reductions, start)  # once per block: cheaper than compiling them twice
         begun = writer.compare_index("ne", writer.op(f"and i64 {start}, {BLOCK_ROWS - 1}"), "0")
         writer.branch_if(writer.op(f"or i1 {self.gathers}, {begun}"), load, begin)
         writer.label(load)
-        read = [copy.memory.load(value.dtype, place, copy.mask) for copy, place, value in places]
+        read = [copy.memory.load(value.dtype, address, copy.mask) for copy, address, value in addresses]
         loaded = writer.block
         writer.branch_if(self.gathers, join, compute)
         writer.label(begin)
@@ -93,23 +93,23 @@ class Blocks:
         writer.branch(join)
         writer.label(join)
         values = self._either(made, walked, read, loaded)
-        writer.when(self.leaves, lambda: self._store(places, values), rare=False)
+        writer.when(self.leaves, lambda: self._store(addresses, values), rare=False)
         return values
 
     def keep(self, tile: Sequence[Instance], reductions: Sequence[ir.Reduce], start: str, values: list[Value]) -> None:
         """In mode 0 the accumulators of the block at row ``start``, which is complete, are written to the buffer."""
-        self.writer.when(self.leaves, lambda: self._store(self._places(tile, reductions, start), values), rare=False)
+        self.writer.when(self.leaves, lambda: self._store(self._addresses(tile, reductions, start), values), rare=False)
 
-    def _store(self, places: Sequence[tuple[Instance, str, Value]], values: list[Value]) -> None:
-        for (copy, place, _), value in zip(places, values, strict=True):
-            copy.memory.store(value, place, copy.mask)
+    def _store(self, addresses: Sequence[tuple[Instance, str, Value]], values: list[Value]) -> None:
+        for (copy, address, _), value in zip(addresses, values, strict=True):
+            copy.memory.store(value, address, copy.mask)
 
     def _either(self, left: list[Value], left_from: str, right: list[Value], right_from: str) -> list[Value]:
         pairs = zip(reduce_tree.flatten(left), reduce_tree.flatten(right), strict=True)
         ways = [self.writer.phi(type_, (a, left_from), (b, right_from)) for (type_, a), (_, b) in pairs]
         return reduce_tree.rebuild(left, ways)
 
-    def _places(
+    def _addresses(
         self, tile: Sequence[Instance], reductions: Sequence[ir.Reduce], start: str
     ) -> list[tuple[Instance, str, Value]]:
         """The addresses of the accumulators of every vector, in the order in which the loops carry them."""

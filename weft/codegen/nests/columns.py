@@ -54,7 +54,7 @@ class ColumnWriter:
         # loads per parallel point, hoisted out of the vector loop if they do not depend on it
         self.hoistable = [s for p in self.nest.phases for s in (p.before if parent.reduced else (*p.before, *p.body))]
 
-    def write(self, place: Position) -> None:
+    def write(self, position: Position) -> None:
         parent, nest, scalars = self.parent, self.nest, self.scalars
         outer = [
             d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d not in (nest.vector, *parent.inner)
@@ -63,18 +63,20 @@ class ColumnWriter:
             self.tables = collapsed_loops.Tables(parent, self.statements)
         if nest.vector is not None:
             self.base = self.in_lanes(self.lanes)
-            parent.stream(place)
-            self.rows(place, outer)
+            parent.stream(position)
+            self.rows(position, outer)
         elif nest.dims and nest.dims[0].runs:
-            runs.write(parent, place)
+            runs.write(parent, position)
         elif self.schedule.beside and outer:
-            scans.rows(parent, place, outer, scalars)
+            scans.rows(parent, position, outer, scalars)
         else:
-            parent.parallel(place, outer, lambda inner: self.point([instances.fresh(scalars, scalars.values)], inner))
+            parent.parallel(
+                position, outer, lambda inner: self.point([instances.fresh(scalars, scalars.values)], inner)
+            )
 
-    def rows(self, place: Position, outer: Sequence[int]) -> None:
+    def rows(self, position: Position, outer: Sequence[int]) -> None:
         """All points of the dimensions before the lanes."""
-        self.parent.parallel(place, outer, self.row)
+        self.parent.parallel(position, outer, self.row)
 
     def in_lanes(self, lanes: Lanes) -> Instance:
         """A copy with ``lanes`` lanes that holds the scalars used in the phases."""
@@ -82,18 +84,18 @@ class ColumnWriter:
         base.values = {n: base.memory.splat(v) for n, v in self.scalars.values.items() if n in wanted}
         return base
 
-    def row(self, place: Position, loops: Loops | None = None) -> None:
+    def row(self, position: Position, loops: Loops | None = None) -> None:
         """Everything at one point of the dimensions before the lanes, by the schedule's loops or these."""
-        self.vectors(place, loops)
-        self.edges(place)
+        self.vectors(position, loops)
+        self.edges(position)
 
-    def edges(self, place: Position) -> None:
+    def edges(self, position: Position) -> None:
         """The statements that run once for each row."""
         if not self.nest.edges:
             return
         copies = [instances.fresh(self.scalars, self.scalars.values)]
         first = self.writer.compare_index("eq", self.parent.range(2), "0")
-        self.writer.when(first, lambda: self.parent.run(self.nest.edges, copies, place), rare=False)
+        self.writer.when(first, lambda: self.parent.run(self.nest.edges, copies, position), rare=False)
 
     def _wanted(self) -> set[int]:
         from_phases: set[int] = set()
@@ -103,57 +105,59 @@ class ColumnWriter:
             from_phases |= ir.used(phase)
         return from_phases
 
-    def vectors(self, place: Position, loops: Loops | None = None) -> None:
+    def vectors(self, position: Position, loops: Loops | None = None) -> None:
         """All lanes of a row; what does not depend on the lane is computed before."""
-        base, alone = self.hoisted(place)
+        base, alone = self.hoisted(position)
         loops = self.schedule.loops if loops is None else loops
         if self.blocks and self.schedule.passes is not None:
-            self.blocks.passes(self.schedule.passes, lambda: self.columns(place, alone, base, loops))
+            self.blocks.passes(self.schedule.passes, lambda: self.columns(position, alone, base, loops))
         else:
-            self.columns(place, alone, base, loops)
+            self.columns(position, alone, base, loops)
 
-    def hoisted(self, place: Position) -> tuple[Instance, Instance]:
+    def hoisted(self, position: Position) -> tuple[Instance, Instance]:
         """The values that are the same for all lanes of a row: in all lanes, and in one."""
-        hoisted = self.parent.hoist(self.hoistable, self.scalars, place)
+        hoisted = self.parent.hoist(self.hoistable, self.scalars, position)
         known = {**self.scalars.values, **hoisted}
         wide = {**self.base.values, **{n: self.base.memory.splat(v) for n, v in hoisted.items()}}
         return self.base.replace(values=wide, scalars=known), instances.fresh(self.scalars, known)
 
-    def columns(self, place: Position, alone: Instance, base: Instance, loops: Loops) -> None:
+    def columns(self, position: Position, alone: Instance, base: Instance, loops: Loops) -> None:
         """Process the range of the lanes; where stores are streamed, up to a cache line and from there on."""
         parent = self.parent
         if self.tables is not None:
-            self.tables.fill(place)
+            self.tables.fill(position)
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
         streamed = self.schedule.streamed
         if len(loops) == 1 or parent.streams is None or streamed is None or not streamed.aligned:
-            self._stretch(place, alone, base, loops, (low, high))
+            self._stretch(position, alone, base, loops, (low, high))
             return
-        end = parent.streams.first_line(place, low, high)
+        end = parent.streams.first_line(position, low, high)
 
         def stretch(start: str, ends: list[str]) -> list[str]:
-            self._stretch(place, alone, base, loops, (start, ends[0]))
+            self._stretch(position, alone, base, loops, (start, ends[0]))
             return [ends[0], high]
 
         self.writer.repeat(high, [("i64", low), ("i64", end)], stretch)
 
-    def _stretch(self, place: Position, alone: Instance, base: Instance, loops: Loops, bounds: tuple[str, str]) -> None:
+    def _stretch(
+        self, position: Position, alone: Instance, base: Instance, loops: Loops, bounds: tuple[str, str]
+    ) -> None:
         """The loops over one part of the range."""
         last, width = loops[-1], self.parent.width
         if last.rest == "copied":
-            padded_tail.write(self, last, base, place, *bounds)
+            padded_tail.write(self, last, base, position, *bounds)
         elif last.block:
-            Distributed(self.parent, last).write(base, place, *bounds)
+            Distributed(self.parent, last).write(base, position, *bounds)
         elif last.parts:
-            modulo_scheduling.write(self.parent, last, base, place, *bounds)
+            modulo_scheduling.write(self.parent, last, base, position, *bounds)
         else:
 
             def tile(loop: LaneLoop, at: list[str], mask: Mask | None, carried: list[str]) -> Sequence[str]:
                 one = alone if loop.rest == "apart" else base
                 vectors = [instances.fresh(one, one.values, k, mask, u * width) for u, k in enumerate(at)]
                 if self.tables is not None:
-                    self.tables.read(vectors, place, carried)
-                self.inside(vectors, place)
+                    self.tables.read(vectors, position, carried)
+                self.inside(vectors, position)
                 return self.tables.after(vectors, carried) if self.tables is not None else carried
 
             begun = self.tables.start(bounds[0]) if self.tables is not None else ()
@@ -161,25 +165,25 @@ class ColumnWriter:
 
     # one tile
 
-    def inside(self, tile: list[Instance], place: Position) -> None:
+    def inside(self, tile: list[Instance], position: Position) -> None:
         """The narrow dimensions within a tile, so that its memory is read once."""
 
         def point(inner: Position) -> None:
             self.point([instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
 
         if self.parent.inner:
-            self.parent.parallel(place, self.parent.inner, point)
+            self.parent.parallel(position, self.parent.inner, point)
         else:
-            self.point(tile, place)
+            self.point(tile, position)
 
-    def point(self, tile: list[Instance], place: Position) -> None:
+    def point(self, tile: list[Instance], position: Position) -> None:
         done = self.writer.fresh_label() if self.blocks else ""
         for number, phase in enumerate(self.nest.phases):
-            self.parent.run(phase.before, tile, place)
+            self.parent.run(phase.before, tile, position)
             if not self.parent.reduced:
-                self.parent.run(phase.body, tile, place)
+                self.parent.run(phase.body, tile, position)
             elif phase.body or phase.reductions:
-                self._reduce(phase, tile, place)
+                self._reduce(phase, tile, position)
             if self.blocks and number == 0:  # another call finishes the reductions from the partial buffer
                 finish = self.writer.fresh_label()
                 self.writer.branch_if(self.blocks.leaves, done, finish)
@@ -188,17 +192,17 @@ class ColumnWriter:
             self.writer.branch(done)
             self.writer.label(done)
 
-    def _reduce(self, phase: ir.Phase, tile: list[Instance], place: Position) -> None:
+    def _reduce(self, phase: ir.Phase, tile: list[Instance], position: Position) -> None:
         for reduction in phase.reductions:
             if reduction.tree != "column":
                 raise ValueError(f"[codegen] the tree of {reduction.name} is {reduction.tree}, its lanes are parallel")
         if any(isinstance(s, ir.Scan) for s in phase.body):
-            scans.ScanLoop(self.parent, phase, [(tile, place)]).write()
+            scans.ScanLoop(self.parent, phase, [(tile, position)]).write()
             return
         totals = [v for c in tile for r in phase.reductions for v in reduce_tree.identities(r, c.emit)]
         loop = _ReducedLoop(self, phase, tile)
         groups = Groups(self.parent, BLOCK_ROWS, totals, loop.combine)
-        values = groups.all(loop.level(0, place, totals, groups))
+        values = groups.all(loop.level(0, position, totals, groups))
         for copy, accs in zip(tile, loop.accumulators(values), strict=True):
             for reduction, group in zip(phase.reductions, accs, strict=True):
                 outs = reduce_tree.finish(reduction, copy.emit, group)
@@ -222,20 +226,20 @@ class _ReducedLoop:
         groups = [values[k * size : (k + 1) * size] for k in range(len(self.tile))]
         return [reduce_tree.group_accs(self.phase.reductions, g) for g in groups]
 
-    def level(self, depth: int, place: Position, values: list[Value], groups: Groups) -> list[Value]:
+    def level(self, depth: int, position: Position, values: list[Value], groups: Groups) -> list[Value]:
         """Loops from reduced dimension number ``depth`` inwards; gives the values after them."""
         dim, writer = self.nest.reduced[depth], self.writer
         extent = self.nest.extents[dim]
         if depth + 1 < len(self.nest.reduced):
 
             def outer(index: str, inner: list[Value]) -> list[Value]:
-                return self.level(depth + 1, self.nest.enter(place, dim, index, self.operands), inner, groups)
+                return self.level(depth + 1, self.nest.enter(position, dim, index, self.operands), inner, groups)
 
             return reduce_tree.carry(writer.loop, ("0", extent, 1), values, outer)
         if not self.phase.reductions:
 
             def one(index: str, inner: list[Value]) -> list[Value]:
-                return self._body(self.nest.enter(place, dim, index, self.operands), inner)
+                return self._body(self.nest.enter(position, dim, index, self.operands), inner)
 
             return reduce_tree.carry(self.nest.stretches, ("0", extent, 1), values, one)
 
@@ -245,23 +249,23 @@ class _ReducedLoop:
             end = lane_loops.whole(self.nest, low, high, self.parent.schedule.beside * BLOCK_ROWS)
             if blocks:
                 end = writer.choose_index(blocks.gathers, low, end)
-            values, low = self._beside(place, dim, (low, end), values, groups), end
+            values, low = self._beside(position, dim, (low, end), values, groups), end
 
         def block(start: str, inner: list[Value]) -> list[Value]:
             self.nest.poll()
             stop = writer.minimum_index(writer.index("add", start, str(BLOCK_ROWS)), high)
 
             def walk(begun: list[Value]) -> list[Value]:
-                return self._rows(place, dim, start, stop, begun)
+                return self._rows(position, dim, start, stop, begun)
 
             seeds = [v for c in self.tile for r in self.phase.reductions for v in self._seeds(r, c, start)]
             after = blocks.accumulators(self.tile, self.phase.reductions, start, seeds, walk) if blocks else walk(seeds)
-            return self.combine(groups.before(groups.number(place, start), inner), after)
+            return self.combine(groups.before(groups.number(position, start), inner), after)
 
         return reduce_tree.carry(writer.loop, (low, high, BLOCK_ROWS), values, block)
 
     def _beside(
-        self, place: Position, dim: int, bounds: tuple[str, str], values: list[Value], groups: Groups
+        self, position: Position, dim: int, bounds: tuple[str, str], values: list[Value], groups: Groups
     ) -> list[Value]:
         """Several blocks at a time: in one alone each row's combination waits for that of the row before."""
         writer, many = self.writer, self.parent.schedule.beside
@@ -273,12 +277,12 @@ class _ReducedLoop:
                 v for at in starts for c in self.tile for r in self.phase.reductions for v in self._seeds(r, c, at)
             ]
             size = len(seeds) // many
-            places = [self.nest.enter(place, dim, at, self.operands) for at in starts]
+            positions = [self.nest.enter(position, dim, at, self.operands) for at in starts]
 
             def one(index: str, begun: list[Value]) -> list[Value]:
                 after: list[Value] = []
                 for k, at in enumerate(starts):
-                    inner = self.nest.enter(places[k], dim, index, self.operands)
+                    inner = self.nest.enter(positions[k], dim, index, self.operands)
                     inner = inner.replace(indices={**inner.indices, dim: writer.index("add", at, index)})
                     after += self._body(inner, begun[k * size : (k + 1) * size])
                 return after
@@ -288,12 +292,12 @@ class _ReducedLoop:
                 block = made[k * size : (k + 1) * size]
                 if self.parent.blocks:
                     self.parent.blocks.keep(self.tile, self.phase.reductions, at, block)
-                totals = self.combine(groups.before(groups.number(place, at), totals), block)
+                totals = self.combine(groups.before(groups.number(position, at), totals), block)
             return totals
 
         return reduce_tree.carry(writer.loop, (*bounds, many * BLOCK_ROWS), values, some)
 
-    def _rows(self, place: Position, dim: int, low: str, high: str, values: list[Value]) -> list[Value]:
+    def _rows(self, position: Position, dim: int, low: str, high: str, values: list[Value]) -> list[Value]:
         """The indices ``low`` to ``high`` of the last reduced dimension.
 
         A flattened dimension is walked in runs of indices that share all digits but the last, so that no index is
@@ -303,14 +307,14 @@ class _ReducedLoop:
         if nest.digits is None:
 
             def one(index: str, begun: list[Value]) -> list[Value]:
-                return self._body(nest.enter(place, dim, index, self.operands), begun)
+                return self._body(nest.enter(position, dim, index, self.operands), begun)
 
             return reduce_tree.carry(writer.loop, (low, high, 1), values, one)
         base = nest.digits.bases[-1]
 
         def run(number: str, begun: list[Value]) -> list[Value]:
             first = writer.index("mul", number, base)
-            begin = nest.enter(place, dim, first, self.operands)
+            begin = nest.enter(position, dim, first, self.operands)
             start = writer.index("sub", low, first)
             start = writer.choose_index(writer.compare_index("slt", start, "0"), "0", start)
             stop = writer.minimum_index(writer.index("sub", high, first), base)

@@ -1,4 +1,4 @@
-"""The frame of a nest's function: its parameters, its loops, and the places in them.
+"""The frame of a nest's function: its parameters, its loops, and the positions in them.
 
 What writes a form of loops, or one kind of statement, knows this frame; ``nest`` writes the whole function in it.
 """
@@ -64,26 +64,26 @@ class Frame(ABC):
             if dim.role == "parallel" and nest.vector is not None and d > nest.vector
         ]
         self.moving = uniform.moving(nest)
-        self.places = uniform.places(nest, self.inner)
+        self.uniform_offsets = uniform.offsets(nest, self.inner)
 
     @abstractmethod
-    def run(self, statements: Sequence[ir.Statement], copies: list[Instance], place: Position) -> None:
+    def run(self, statements: Sequence[ir.Statement], copies: list[Instance], position: Position) -> None:
         """Emit the statements for every copy, statement by statement, so that the copies interleave."""
 
     @abstractmethod
-    def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
+    def load(self, s: ir.Load, copies: list[Instance], position: Position) -> None:
         """Emit a load for every copy."""
 
     @abstractmethod
-    def store(self, s: ir.Store, copies: list[Instance], place: Position) -> None:
+    def store(self, s: ir.Store, copies: list[Instance], position: Position) -> None:
         """Emit a store for every copy."""
 
     @abstractmethod
-    def stream(self, place: Position) -> None:
+    def stream(self, position: Position) -> None:
         """From here on, use non-temporal stores where that pays."""
 
     @abstractmethod
-    def limits(self, place: Position, dim: int) -> tuple[str, str]:
+    def limits(self, position: Position, dim: int) -> tuple[str, str]:
         """The range of the serial loop over a parallel dimension."""
 
     # parameters
@@ -105,8 +105,8 @@ class Frame(ABC):
         """Return from the kernel if the runtime asks for it: one load and a branch every few thousand elements."""
         writer, stay = self.writer, self.writer.fresh_label()
         if not self.stop_word:
-            place = writer.once("getelementptr i64, ptr %range, i64 6")
-            self.stop_word = writer.once(f"load ptr, ptr {place}, align 8")
+            word = writer.once("getelementptr i64, ptr %range, i64 6")
+            self.stop_word = writer.once(f"load ptr, ptr {word}, align 8")
         told = writer.op(f"load atomic i32, ptr {self.stop_word} monotonic, align 4")
         writer.branch_if(writer.op(f"icmp ne i32 {told}, 0"), STOP, stay, cold=True)
         writer.label(stay)
@@ -130,32 +130,32 @@ class Frame(ABC):
 
         return writer.loop(low, high, length, carried, stretch)
 
-    # places
+    # positions
 
     def copy(self, lanes: Lanes, values: dict[int, Value]) -> Instance:
         return Instance(Emitter(lanes), Memory(lanes, self.target), values)
 
-    def enter(self, place: Position, dim: int, index: str, operands: Iterable[int]) -> Position:
-        """The place inside the loop over ``dim``."""
-        pointers = dict(place.pointers)
+    def enter(self, position: Position, dim: int, index: str, operands: Iterable[int]) -> Position:
+        """The position inside the loop over ``dim``."""
+        pointers = dict(position.pointers)
         for k in operands:
             stride = self.nest.operands[k].strides[dim]
             if stride:
                 pointers[k] = self.writer.element(
                     whole(self.nest.operands[k].dtype), pointers[k], self.distance(k, dim, index)
                 )
-        indices = {**place.indices, dim: index}
+        indices = {**position.indices, dim: index}
         if self.digits is not None and self.columns and dim in self.reduced[-1:]:
             at = self.digits.at(index)
             pointers = self.digits.moved(pointers, at, operands)
             indices.update(zip(self.nest.digits, at, strict=True))
-        row = place.row
+        row = position.row
         if self.nest.rows and self.nest.dims[dim].role == "reduced":
             row = self.writer.index("add", self.writer.index("mul", row, self.extents[dim]), index)
         return Position(pointers, indices, row)
 
     def enter_run(self, begin: Position, dim: int, index: str, operands: Iterable[int]) -> Position:
-        """The place ``index`` further on than ``begin``, where only the last digit of the flattened ``dim`` moves."""
+        """The position ``index`` behind ``begin``, where only the last digit of the flattened ``dim`` moves."""
         last, pointers = self.nest.digits[-1], dict(begin.pointers)
         for k in operands:
             for moved in (dim, last):
@@ -170,25 +170,27 @@ class Frame(ABC):
         """The distance, in elements, from an operand's first element to the one at ``index`` along a dimension."""
         return distance(self, operand, dim, index)
 
-    def parallel(self, place: Position, dims: Sequence[int], inner: Callable[[Position], None]) -> None:
+    def parallel(self, position: Position, dims: Sequence[int], inner: Callable[[Position], None]) -> None:
         """Serial loops over ``dims``, the first dimension of the nest within the given range."""
         if not dims:
-            inner(place)
+            inner(position)
             return
         dim, operands = dims[0], range(len(self.nest.operands))
-        low, high = self.limits(place, dim)
+        low, high = self.limits(position, dim)
 
         def body(index: str, _: list[str]) -> list[str]:
-            self.parallel(self.enter(place, dim, index, operands), dims[1:], inner)
+            self.parallel(self.enter(position, dim, index, operands), dims[1:], inner)
             return []
 
         self.writer.loop(low, high, 1, [], body)
 
     # values
 
-    def entered(self, statements: Sequence[ir.Statement], tile: Sequence[Instance], place: Position) -> list[Instance]:
-        """Copies of a tile for the body of a loop inside of it, with the scalars that are known at this place."""
-        uniform, vectors = self.uniform(statements, tile[0].scalars, place), []
+    def entered(
+        self, statements: Sequence[ir.Statement], tile: Sequence[Instance], position: Position
+    ) -> list[Instance]:
+        """Copies of a tile for the body of a loop inside of it, with the scalars that are known at this position."""
+        uniform, vectors = self.uniform(statements, tile[0].scalars, position), []
         for copy in tile:
             vectors.append(fresh(copy, copy.values, copy.index, copy.mask, copy.slot))
             vectors[-1].scalars = {**copy.scalars, **uniform}
@@ -210,7 +212,7 @@ class Frame(ABC):
         offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
         return Step(kind, self.strides[key], offsets, self.schedule.near)
 
-    def hoist(self, statements: Sequence[ir.Statement], copy: Instance, place: Position) -> dict[int, Value]:
+    def hoist(self, statements: Sequence[ir.Statement], copy: Instance, position: Position) -> dict[int, Value]:
         """Scalars computed before the vector loop: loads that do not depend on it, and addresses computed from them."""
         assert self.nest.vector is not None
         hoisted = {}
@@ -220,17 +222,25 @@ class Frame(ABC):
             if any(self.nest.operands[s.operand].strides[d] for d in self.inner):
                 continue
             if not self.nest.operands[s.operand].strides[self.nest.vector]:
-                hoisted[s.out] = copy.memory.load_scalar(self.nest.operands[s.operand].dtype, place.pointers[s.operand])
+                hoisted[s.out] = copy.memory.load_scalar(
+                    self.nest.operands[s.operand].dtype, position.pointers[s.operand]
+                )
         known = {**(copy.values if copy.memory.lanes.width == 1 else copy.scalars), **hoisted}
-        return {**hoisted, **self.uniform(statements, known, place)}
+        return {**hoisted, **self.uniform(statements, known, position)}
 
-    def uniform(self, statements: Sequence[ir.Statement], known: dict[int, Value], place: Position) -> dict[int, Value]:
+    def uniform(
+        self, statements: Sequence[ir.Statement], known: dict[int, Value], position: Position
+    ) -> dict[int, Value]:
         """Scalar values of statements from which addresses are computed, if their operands are known here."""
-        if not self.places:
+        if not self.uniform_offsets:
             return {}
         point = self.copy(self.scalar, dict(known))
         for s in statements:
             out = getattr(s, "out", None)  # some statements have none
-            if out in self.places and out not in point.values and all(n in point.values for n in ir.arguments(s)):
-                self.run([s], [point], place)
+            if (
+                out in self.uniform_offsets
+                and out not in point.values
+                and all(n in point.values for n in ir.arguments(s))
+            ):
+                self.run([s], [point], position)
         return {n: value for n, value in point.values.items() if n not in known}

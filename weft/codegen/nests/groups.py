@@ -23,24 +23,24 @@ class Groups:
         """``block``: how many indices of the last reduced dimension a block has."""
         self.frame, self.writer, self.block = frame, frame.writer, block
         self.identities, self.combine = identities, combine
-        self.places: list[str] = []
+        self.kept_in: list[str] = []
         if frame.nest.long:
-            self.places = [self.writer.alloca(type_) for type_, _ in reduce_tree.flatten(identities)]
+            self.kept_in = [self.writer.alloca(type_) for type_, _ in reduce_tree.flatten(identities)]
             self._keep(identities)
 
-    def number(self, place: Position, start: str) -> str:
+    def number(self, position: Position, start: str) -> str:
         """The number of the block at index ``start``, among those of all rows; not known if there is only one group."""
-        if not self.places:
+        if not self.kept_in:
             return ""
         writer, (*outer, last), row = self.writer, self.frame.reduced, "0"
         for dim in outer:
-            row = writer.index("add", writer.index("mul", row, self.frame.extents[dim]), place.indices[dim])
+            row = writer.index("add", writer.index("mul", row, self.frame.extents[dim]), position.indices[dim])
         per_row = self._blocks(writer.index("add", self.frame.extents[last], str(self.block - 1)))
         return writer.index("add", writer.index("mul", row, per_row), self._blocks(start))
 
     def before(self, number: str, totals: list[Value]) -> list[Value]:
         """The values to combine the block of this number with: the totals so far, or the identities of a new group."""
-        if not self.places:
+        if not self.kept_in:
             return totals
         writer = self.writer
         is_first = writer.compare_index("eq", writer.index("and", number, str(GROUP_BLOCKS - 1)), "0")
@@ -53,15 +53,15 @@ class Groups:
 
     def all(self, totals: list[Value]) -> list[Value]:
         """The totals of all blocks so far, from those of the last group."""
-        if not self.places:
+        if not self.kept_in:
             return totals
         flat = reduce_tree.flatten(self.identities)
-        kept = [self.writer.load(type_, place) for (type_, _), place in zip(flat, self.places, strict=True)]
+        kept = [self.writer.load(type_, at) for (type_, _), at in zip(flat, self.kept_in, strict=True)]
         return self.combine(reduce_tree.rebuild(self.identities, kept), totals)
 
     def _keep(self, totals: list[Value]) -> None:
-        for (type_, text), place in zip(reduce_tree.flatten(totals), self.places, strict=True):
-            self.writer.line(f"store {type_} {text}, ptr {place}")
+        for (type_, text), at in zip(reduce_tree.flatten(totals), self.kept_in, strict=True):
+            self.writer.line(f"store {type_} {text}, ptr {at}")
 
     def _blocks(self, index: str) -> str:
         return self.writer.index("lshr", index, str(self.block.bit_length() - 1))

@@ -23,19 +23,19 @@ class Distributed:
         self.parent, self.loop = parent, loop
         self.buffers = {s.out: parent.writer.alloca(f"[{loop.block} x {whole(s.dtype)}]") for s in kept(loop)}
 
-    def write(self, base: Instance, place: Position, low: str, high: str) -> None:
+    def write(self, base: Instance, position: Position, low: str, high: str) -> None:
         """The loops from ``low`` to ``high``."""
         writer = self.parent.writer
 
         def block(begin: str, _: list[str]) -> list[str]:
             end = writer.minimum_index(writer.index("add", begin, str(self.loop.block)), high)
             for part in self.loop.parts:
-                self._part(part, base, place, (begin, end))
+                self._part(part, base, position, (begin, end))
             return []
 
         self.parent.stretches(low, high, self.loop.block, [], block)
 
-    def _part(self, part: Part, base: Instance, place: Position, bounds: tuple[str, str]) -> None:
+    def _part(self, part: Part, base: Instance, position: Position, bounds: tuple[str, str]) -> None:
         parent, writer, step = self.parent, self.parent.writer, self.loop.vectors * self.parent.width
         begin, end = bounds
 
@@ -50,14 +50,14 @@ class Distributed:
             at = [writer.index("add", first, str(copy.slot)) for copy in copies]
             for s in part.taken:
                 for copy, k in zip(copies, at, strict=True):
-                    copy.values[s.out] = copy.memory.load(s.dtype, self._place(s, k))
-            parent.run(part.statements, copies, place)
+                    copy.values[s.out] = copy.memory.load(s.dtype, self._element(s, k))
+            parent.run(part.statements, copies, position)
             for s in part.kept:
                 for copy, k in zip(copies, at, strict=True):
-                    copy.memory.store(copy.values[s.out], self._place(s, k))
+                    copy.memory.store(copy.values[s.out], self._element(s, k))
             return []
 
         writer.loop(begin, end, step, [], vectors)
 
-    def _place(self, s: ir.Apply, index: str) -> str:
+    def _element(self, s: ir.Apply, index: str) -> str:
         return self.parent.writer.element(whole(s.dtype), self.buffers[s.out], index)

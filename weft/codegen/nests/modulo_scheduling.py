@@ -17,7 +17,7 @@ from weft.codegen.nests.instances import Instance, Position
 from weft.loops.schedules.lane_loops import LaneLoop
 
 
-def write(parent: Frame, loop: LaneLoop, base: Instance, place: Position, low: str, high: str) -> None:
+def write(parent: Frame, loop: LaneLoop, base: Instance, position: Position, low: str, high: str) -> None:
     """Write the loop from ``low`` to ``high``."""
     writer, lanes, width = parent.writer, parent.lanes, parent.width
     first, second = loop.parts
@@ -27,12 +27,12 @@ def write(parent: Frame, loop: LaneLoop, base: Instance, place: Position, low: s
     def body(index: str, texts: list[str]) -> list[str]:
         mask = lanes_below(lanes, writer.index("sub", high, index), True)
         early = instances.fresh(base, base.values, index, mask)
-        parent.run(first.statements, [early], place)
+        parent.run(first.statements, [early], position)
         before = Mask(texts[0], V(lanes, "i1", texts[1]), True)
         late = instances.fresh(base, base.values, writer.index("sub", index, str(width)), before)
         values = reduce_tree.rebuild(initial, texts[2:])
         late.values.update((s.out, value) for s, value in zip(second.taken, values, strict=True))
-        parent.run(second.statements, [late], place)
+        parent.run(second.statements, [late], position)
         following = reduce_tree.flatten([early.values[s.out] for s in first.kept])
         return [mask.remaining, mask.lanes.text, *[text for _, text in following]]
 

@@ -66,10 +66,10 @@ class NestWriter(Frame):
 
     def written(self) -> Writer:
         """The function's instructions."""
-        place = self._entry()
+        position = self._entry()
         self.scalars = self.copy(self.scalar, {})
-        self.run(self.nest.setup, [self.scalars], place)
-        _writer(self.schedule)(self).write(place)
+        self.run(self.nest.setup, [self.scalars], position)
+        _writer(self.schedule)(self).write(position)
         if self.stop_word:
             self.writer.branch(STOP)
             self.writer.label(STOP)
@@ -100,8 +100,8 @@ class NestWriter(Frame):
         return Position(pointers, {})
 
     def _pointer(self, operand: int) -> str:
-        place = self.writer.element("ptr", "%operands", str(operand))
-        return self.writer.op(f"load ptr, ptr {place}, align 8")
+        at = self.writer.element("ptr", "%operands", str(operand))
+        return self.writer.op(f"load ptr, ptr {at}, align 8")
 
     def _row_bases(self) -> None:
         writer = self.writer
@@ -116,78 +116,78 @@ class NestWriter(Frame):
             size = writer.index("and", writer.index("add", size, "63"), "-64")
             base = writer.element("i8", base, size)
 
-    # places
+    # positions
 
-    def limits(self, place: Position, dim: int) -> tuple[str, str]:
+    def limits(self, position: Position, dim: int) -> tuple[str, str]:
         low, high = (self.range(0), self.range(1)) if dim == 0 else ("0", self.extents[dim])
         if self.nest.dims[dim].runs:
-            low, high = [runs.moved_on(self, place, limit) for limit in (low, high)]
+            low, high = [runs.moved_on(self, position, limit) for limit in (low, high)]
         return low, high
 
-    def stream(self, place: Position) -> None:
+    def stream(self, position: Position) -> None:
         """From here on, use non-temporal stores where that pays."""
         if self.schedule.streamed is not None:
-            self.streams = nontemporal_stores.Streams(self, place, self.schedule.streamed)
+            self.streams = nontemporal_stores.Streams(self, position, self.schedule.streamed)
 
     # statements
 
-    def run(self, statements: Sequence[ir.Statement], copies: list[Instance], place: Position) -> None:
+    def run(self, statements: Sequence[ir.Statement], copies: list[Instance], position: Position) -> None:
         """Emit the statements for every copy, statement by statement, so that the copies interleave."""
         for statement in peeled_regions.grouped(statements, self.schedule.peeled):
             if isinstance(statement, peeled_regions.PeeledRegion):
-                predication.compute(self, statement, copies, place)
+                predication.compute(self, statement, copies, position)
             elif isinstance(statement, ir.Apply):
                 for copy in copies:
                     if statement.out not in copy.values:
                         copy.values[statement.out] = apply(statement, copy)
             elif isinstance(statement, ir.Load):
-                self.load(statement, copies, place)
+                self.load(statement, copies, position)
             elif isinstance(statement, ir.Store):
-                self.store(statement, copies, place)
+                self.store(statement, copies, position)
             elif isinstance(statement, ir.Guard):
                 at_once = id(statement) not in self.kept_guards
-                guards.write(self, statement, copies, place.pointers[statement.operand], at_once)
+                guards.write(self, statement, copies, position.pointers[statement.operand], at_once)
             elif isinstance(statement, ir.LoadAt):
-                indexed.load_at(self, statement, copies, place)
+                indexed.load_at(self, statement, copies, position)
             elif isinstance(statement, ir.Update):
-                self.update(statement, copies, place)
+                self.update(statement, copies, position)
             elif isinstance(statement, ir.RowLoad | ir.RowStore):
-                self._row(statement, copies, place)
+                self._row(statement, copies, position)
             elif isinstance(statement, ir.Param):
                 value = self._param(statement)
                 for copy in copies:
                     copy.values[statement.out] = copy.memory.splat(value)
             elif isinstance(statement, ir.IndexOf):
-                self._index(statement, copies, place)
+                self._index(statement, copies, position)
             else:
                 scans.step(statement, copies)
 
-    def update(self, s: ir.Update, copies: list[Instance], place: Position) -> None:
+    def update(self, s: ir.Update, copies: list[Instance], position: Position) -> None:
         """Emit an update for every copy."""
-        indexed.update(self, s, copies, place)
+        indexed.update(self, s, copies, position)
 
-    def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
+    def load(self, s: ir.Load, copies: list[Instance], position: Position) -> None:
         copies, dtype = [copy for copy in copies if s.out not in copy.values], self.nest.operands[s.operand].dtype
         if not copies:
             return
         step = self.step(s.operand, copies[0])
         if not step.kind:
-            shared = accesses.load_along(copies[0].memory, dtype, place.pointers[s.operand], step)
+            shared = accesses.load_along(copies[0].memory, dtype, position.pointers[s.operand], step)
             for copy in copies:
                 copy.values[s.out] = shared
             return
-        for copy, pointer in zip(copies, self._pointers(s.operand, copies, place), strict=True):
+        for copy, pointer in zip(copies, self._pointers(s.operand, copies, position), strict=True):
             copy.values[s.out] = accesses.load_along(copy.memory, dtype, pointer, step, copy.mask)
 
-    def store(self, s: ir.Store, copies: list[Instance], place: Position) -> None:
+    def store(self, s: ir.Store, copies: list[Instance], position: Position) -> None:
         step = self.step(s.operand, copies[0])
         if copies[0].index is None:
             for copy in copies:
-                copy.memory.store_scalar(copy.values[s.value], place.pointers[s.operand])
+                copy.memory.store_scalar(copy.values[s.value], position.pointers[s.operand])
             return
         if not step.kind:
             raise ValueError(f"[codegen] store to operand {s.operand} has no stride along the vector dimension")
-        pointers = self._pointers(s.operand, copies, place)
+        pointers = self._pointers(s.operand, copies, position)
         if step.kind == 1:
             pointers = list(pointers)
             if self.streams is not None and self.streams.take(s.operand, copies):
@@ -196,9 +196,9 @@ class NestWriter(Frame):
         for copy, pointer in zip(copies, pointers, strict=True):
             accesses.store_along(copy.memory, copy.values[s.value], pointer, step, copy.mask)
 
-    def _pointers(self, number: int, copies: Sequence[Instance], place: Position) -> Iterator[str]:
+    def _pointers(self, number: int, copies: Sequence[Instance], position: Position) -> Iterator[str]:
         """The address of each vector's first lane; the vectors of a tile lie at constant distances from the first."""
-        operand, pointer = self.nest.operands[number], place.pointers[number]
+        operand, pointer = self.nest.operands[number], position.pointers[number]
         assert self.nest.vector is not None
         if operand.strides[self.nest.vector] == 1:
             pointer = self.writer.element(whole(operand.dtype), pointer, copies[0].index or "0")
@@ -208,17 +208,17 @@ class NestWriter(Frame):
                 distance = self.distance(number, self.nest.vector, copy.index or "0")
             yield self.writer.element(whole(operand.dtype), pointer, distance)
 
-    def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], place: Position) -> None:
+    def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], position: Position) -> None:
         dtype, writer = self.nest.rows[s.row], self.writer
         for copy in copies:
-            position = place.row
+            number = position.row
             if self.columns:
-                position = writer.index("add", writer.index("mul", position, str(costs.ROW_LANES)), str(copy.slot))
+                number = writer.index("add", writer.index("mul", number, str(costs.ROW_LANES)), str(copy.slot))
             elif copy.index is not None:
                 assert self.nest.vector is not None
-                position = writer.index("mul", position, self.extents[self.nest.vector])
-                position = writer.index("add", position, copy.index)
-            p = writer.element(whole(dtype), self.row_bases[s.row], position)
+                number = writer.index("mul", number, self.extents[self.nest.vector])
+                number = writer.index("add", number, copy.index)
+            p = writer.element(whole(dtype), self.row_bases[s.row], number)
             if isinstance(s, ir.RowLoad):
                 copy.values[s.out] = copy.memory.load(dtype, p)
             else:
@@ -230,7 +230,7 @@ class NestWriter(Frame):
         p = self.writer.element("i64", "%params", str(slot))
         return Memory(self.scalar, self.target).load_scalar(s.dtype, p)
 
-    def _index(self, s: ir.IndexOf, copies: list[Instance], place: Position) -> None:
+    def _index(self, s: ir.IndexOf, copies: list[Instance], position: Position) -> None:
         shared: Value | None = None
         for copy in copies:
             if s.out in copy.values:
@@ -240,7 +240,9 @@ class NestWriter(Frame):
             else:
                 if shared is None:
                     one = Emitter(self.scalar)
-                    shared = one.convert(Value(elements.INT64, (V(self.scalar, "i64", place.indices[s.dim]),)), s.dtype)
+                    shared = one.convert(
+                        Value(elements.INT64, (V(self.scalar, "i64", position.indices[s.dim]),)), s.dtype
+                    )
                     shared = copy.memory.splat(one.settle(shared))
                 copy.values[s.out] = shared
 

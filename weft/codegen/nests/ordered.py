@@ -29,7 +29,7 @@ class OrderedWriter:
         self.computed = [s for s in phase.body if s is not self.update]
         self.kept: dict[int, tuple[np.dtype, str]] = {}  # value number -> its dtype and its stack buffer for a block
 
-    def row(self, base: Instance, place: Position) -> None:
+    def row(self, base: Instance, position: Position) -> None:
         """All updates at one point of the outer dimensions."""
         parent, writer = self.parent, self.writer
         assert parent.nest.vector is not None
@@ -38,19 +38,21 @@ class OrderedWriter:
         def block(start: str, _: list[str]) -> list[str]:
             parent.poll()
             stop = writer.minimum_index(writer.index("add", start, str(BLOCK)), extent)
-            writer.loop(start, stop, parent.width, [], lambda index, _: self._compute(base, place, start, stop, index))
+            writer.loop(
+                start, stop, parent.width, [], lambda index, _: self._compute(base, position, start, stop, index)
+            )
             length = writer.index("sub", stop, start)
-            writer.loop("0", length, 1, [], lambda at, _: self._apply(base, place, start, at))
+            writer.loop("0", length, 1, [], lambda at, _: self._apply(base, position, start, at))
             return []
 
         writer.loop("0", extent, BLOCK, [], block)
 
-    def _compute(self, base: Instance, place: Position, start: str, stop: str, index: str) -> list[str]:
+    def _compute(self, base: Instance, position: Position, start: str, stop: str, index: str) -> list[str]:
         """Compute a vector of updates and store it on the stack."""
         parent, writer = self.parent, self.writer
         mask = lanes_below(parent.lanes, writer.index("sub", stop, index), mostly_whole=True)
         copy = instances.fresh(base, base.values, index, mask)
-        parent.run(self.computed, [copy], place)
+        parent.run(self.computed, [copy], position)
         at = writer.index("sub", index, start)
         for number in ir.arguments(self.update):
             if number not in base.scalars:
@@ -65,7 +67,7 @@ class OrderedWriter:
         dtype, stack = self.kept[number]
         copy.memory.store(value, self.writer.element(whole(dtype), stack, at))
 
-    def _apply(self, base: Instance, place: Position, start: str, at: str) -> list[str]:
+    def _apply(self, base: Instance, position: Position, start: str, at: str) -> list[str]:
         """Apply one update."""
         parent, writer, s = self.parent, self.writer, self.update
         assert parent.nest.vector is not None
@@ -84,8 +86,8 @@ class OrderedWriter:
         for number in ir.arguments(s):
             if number != s.inside:
                 load(number)
-        here = parent.enter(place, parent.nest.vector, writer.index("add", start, at), [s.operand])
-        indexed.updated(parent, s, [point], here.replace(row=place.row))
+        here = parent.enter(position, parent.nest.vector, writer.index("add", start, at), [s.operand])
+        indexed.updated(parent, s, [point], here.replace(row=position.row))
         if s.inside is not None:
             writer.branch(done)
             writer.label(done)

@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 Side = Callable[[str], tuple[str, str]]  # the number of an element -> a pointer, and the element's distance from it
 
 
-def write(columns: ColumnWriter, loop: LaneLoop, base: Instance, place: Position, low: str, high: str) -> None:
+def write(columns: ColumnWriter, loop: LaneLoop, base: Instance, position: Position, low: str, high: str) -> None:
     """Write the loop from ``low`` to ``high``."""
     writer, width = columns.writer, columns.parent.width
     step = loop.vectors * width
     main = lane_loops.whole(columns.parent, low, high, step)
-    copies = {k: _Copy(columns, k, place.pointers[k], (main, high), step) for k in _moving(columns)}
+    copies = {k: _Copy(columns, k, position.pointers[k], (main, high), step) for k in _moving(columns)}
     _if_some(columns, main, high, [copy.fetch for copy in copies.values() if copy.role == "in"])
 
     def stretch(start: str, given: list[str]) -> list[str]:
         end, pointers = given[0], dict(zip(copies, given[1:], strict=True))
-        at = Position({**place.pointers, **pointers}, place.indices, place.row)
+        at = Position({**position.pointers, **pointers}, position.indices, position.row)
 
         def tile(index: str, _: list[str]) -> list[str]:
             slots = range(0, step, width)
-            places = [writer.index("add", index, str(slot)) for slot in slots]
-            columns.point([instances.fresh(base, base.values, p, None, s) for p, s in zip(places, slots)], at)
+            indices = [writer.index("add", index, str(slot)) for slot in slots]
+            columns.point([instances.fresh(base, base.values, p, None, s) for p, s in zip(indices, slots)], at)
             return []
 
         if distributed is not None:
@@ -48,7 +48,7 @@ def write(columns: ColumnWriter, loop: LaneLoop, base: Instance, place: Position
         return [end, writer.index("add", main, str(step)), *[copy.shifted for copy in copies.values()]]
 
     distributed = Distributed(columns.parent, loop) if loop.parts else None
-    begun = [("i64", low), ("i64", main), *[("ptr", place.pointers[k]) for k in copies]]
+    begun = [("i64", low), ("i64", main), *[("ptr", position.pointers[k]) for k in copies]]
     writer.repeat(high, begun, stretch)
     _if_some(columns, main, high, [copy.give for copy in copies.values() if copy.role == "out"])
 
@@ -89,7 +89,7 @@ class _Copy:
         self._copy(str(self.step), lambda k: (there, self.writer.minimum_index(k, last)), lambda k: (self.buffer, k))
 
     def give(self) -> None:
-        """Copy the elements that are left to their place."""
+        """Copy the elements that are left to where they belong."""
         there = self.writer.element(self.word, self.pointer, self.first)
         self._copy(self.count, lambda k: (self.buffer, k), lambda k: (there, k))
 

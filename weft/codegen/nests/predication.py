@@ -22,7 +22,7 @@ from weft.loops import elements
 from weft.loops.schedules.peeled_regions import PeeledRegion
 
 
-def compute(parent: Frame, region: PeeledRegion, tile: Iterable[Instance], place: Position) -> None:
+def compute(parent: Frame, region: PeeledRegion, tile: Iterable[Instance], position: Position) -> None:
     """Write a region for the vectors of a tile; its values are arbitrary if no lane takes it.
 
     One test decides for all vectors: over many lanes it nearly always falls out the same way, and is predicted.
@@ -33,23 +33,23 @@ def compute(parent: Frame, region: PeeledRegion, tile: Iterable[Instance], place
         return
     which = [copy.values[region.which].part for copy in copies]
     if which[0].element != "i1":  # the number of a case
-        values = _computed(parent, region, copies, place)
+        values = _computed(parent, region, copies, position)
     else:
-        values = _where_taken(parent, region, copies, which, place)
+        values = _where_taken(parent, region, copies, which, position)
     for copy, value in zip(copies, values, strict=True):
         copy.values[last.out] = value
 
 
-def _computed(parent: Frame, region: PeeledRegion, copies: list[Instance], place: Position) -> list[Value]:
+def _computed(parent: Frame, region: PeeledRegion, copies: list[Instance], position: Position) -> list[Value]:
     inner = [instances.fresh(copy, copy.values, copy.index, copy.mask, copy.slot) for copy in copies]
     for new, copy in zip(inner, copies, strict=True):
         new.emit.memo = dict(copy.emit.memo)  # values memoised inside the block are not valid after it
-    parent.run(region.statements, inner, place)
+    parent.run(region.statements, inner, position)
     return [new.values[region.statements[-1].out] for new in inner]
 
 
 def _where_taken(
-    parent: Frame, region: PeeledRegion, copies: list[Instance], which: list[V], place: Position
+    parent: Frame, region: PeeledRegion, copies: list[Instance], which: list[V], position: Position
 ) -> list[Value]:
     last, lanes = region.statements[-1], copies[0].emit.lanes
     element = elements.of(last.dtype)
@@ -59,7 +59,7 @@ def _where_taken(
     types = [lanes.type(element.register)] * (parts * len(copies))
 
     def run() -> list[str]:
-        return [p.text for value in _computed(parent, region, copies, place) for p in value.parts]
+        return [p.text for value in _computed(parent, region, copies, position) for p in value.parts]
 
     texts = lanes.writer.when(needed, run, types, ["poison"] * len(types), rare=False)
     found = [V(lanes, element.register, text) for text in texts]

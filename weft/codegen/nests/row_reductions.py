@@ -48,8 +48,8 @@ class RowReducer:
         base.scalars = dict(point.values)
         return base
 
-    def hoisted(self, phase: ir.Phase, base: Instance, place: Position) -> Instance:
-        hoisted = self.parent.hoist(phase.body, base, place)
+    def hoisted(self, phase: ir.Phase, base: Instance, position: Position) -> Instance:
+        hoisted = self.parent.hoist(phase.body, base, position)
         values = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
         return Instance(base.emit, base.memory, values, scalars={**base.scalars, **hoisted})
 
@@ -59,7 +59,7 @@ class RowReducer:
         digits = self.parent.digits
         return [] if digits is None else [("i64", digit) for digit in digits.at(position)]
 
-    def fill(self, phase: ir.Phase, tile: list[Instance], place: Position, now: Sequence[str]) -> list[str]:
+    def fill(self, phase: ir.Phase, tile: list[Instance], position: Position, now: Sequence[str]) -> list[str]:
         """Load the values that depend on digits, for a tile of vectors; gives the digits after the tile."""
         digits = self.parent.digits
         if digits is None:
@@ -67,17 +67,17 @@ class RowReducer:
         reads = digits.reads(phase.body)
         for copy in tile:
             if reads:
-                digits.fill(copy, place, reads, now)
+                digits.fill(copy, position, reads, now)
             now = digits.advanced(now, digits.step)
         return list(now)
 
     # a phase with reductions
 
-    def reduce(self, run: RowPhase, point: Instance, place: Position) -> list[Value]:
+    def reduce(self, run: RowPhase, point: Instance, position: Position) -> list[Value]:
         base = self.wide(run.phase, point)
         totals = self.identities(run.phase)
         groups = self.groups(run.phase)
-        return groups.all(self._totals(run, base, place, 0, totals, groups))
+        return groups.all(self._totals(run, base, position, 0, totals, groups))
 
     def identities(self, phase: ir.Phase) -> list[Value]:
         emit = Emitter(self.parent.scalar)
@@ -87,7 +87,7 @@ class RowReducer:
         return Groups(self.parent, BLOCK_LANES, self.identities(phase), lambda a, b: self.combine(phase, a, b))
 
     def _totals(
-        self, run: RowPhase, base: Instance, place: Position, depth: int, totals: list[Value], groups: Groups
+        self, run: RowPhase, base: Instance, position: Position, depth: int, totals: list[Value], groups: Groups
     ) -> list[Value]:
         """Totals after the loops over reduced dimensions from number ``depth`` inwards."""
         phase = run.phase
@@ -95,18 +95,22 @@ class RowReducer:
             dim, operands = self.outer_reduced[depth], ir.operands(phase.body)
 
             def outer(index: str, inner: list[Value]) -> list[Value]:
-                return self._totals(run, base, self.parent.enter(place, dim, index, operands), depth + 1, inner, groups)
+                return self._totals(
+                    run, base, self.parent.enter(position, dim, index, operands), depth + 1, inner, groups
+                )
 
             return reduce_tree.carry(self.writer.loop, ("0", self.parent.extents[dim], 1), totals, outer)
-        base = self.hoisted(phase, base, place)
+        base = self.hoisted(phase, base, position)
 
         def block(start: str, inner: list[Value]) -> list[Value]:
-            return self.further(run, base, place, start, groups.before(groups.number(place, start), inner))
+            return self.further(run, base, position, start, groups.before(groups.number(position, start), inner))
 
         bounds = "0", self.parent.extents[self.vector], BLOCK_LANES
         return reduce_tree.carry(self.writer.loop, bounds, totals, block)
 
-    def further(self, run: RowPhase, base: Instance, place: Position, start: str, totals: list[Value]) -> list[Value]:
+    def further(
+        self, run: RowPhase, base: Instance, position: Position, start: str, totals: list[Value]
+    ) -> list[Value]:
         """Totals after one more block; the block is skipped if it cannot change them."""
         phase, first = run.phase, run.first
         emit = Emitter(self.parent.scalar)
@@ -114,15 +118,15 @@ class RowReducer:
 
         def after() -> list[Value]:
             if first is None:
-                return self.combine(phase, totals, self.block(run, base, place, start))
+                return self.combine(phase, totals, self.block(run, base, position, start))
             (reduction,) = phase.reductions
             if run.flags:
-                best, at = self._flag(first.phase, base, place, start)
+                best, at = self._flag(first.phase, base, position, start)
                 return argmax_two_pass.improved(reduction, emit, best, totals, lambda: at)
-            (best,) = self.block(first, base, place, start)
+            (best,) = self.block(first, base, position, start)
 
             def at_best(led: ir.Phase = first.phase) -> Value:
-                return self._place(led, base, place, start, best)[0]
+                return self._found_at(led, base, position, start, best)[0]
 
             return argmax_two_pass.improved(reduction, emit, best, totals, at_best)
 
@@ -130,7 +134,7 @@ class RowReducer:
             return after()
         return reduce_tree.when(self.writer, self.writer.op(f"xor i1 {absorbed}, true"), after, totals)
 
-    def _flag(self, phase: ir.Phase, base: Instance, place: Position, start: str) -> tuple[Value, Value]:
+    def _flag(self, phase: ir.Phase, base: Instance, position: Position, start: str) -> tuple[Value, Value]:
         """The extremum of a block of bools and its first position, in one pass that ends at the first such value."""
         emit = Emitter(self.parent.scalar)
         (reduction,) = phase.reductions
@@ -139,11 +143,13 @@ class RowReducer:
             emit.const(v, reduction.accumulators[0][0])
             for v in (argmax_two_pass.absorbing(reduction), reduction.accumulators[0][1])
         )
-        at, found = self._place(phase, base, place, start, better)
+        at, found = self._found_at(phase, base, position, start, better)
         begin = Value(elements.INT64, (V(self.parent.scalar, "i64", start),))
         return emit.select(found, worse, better), emit.select(found, begin, at)
 
-    def _place(self, phase: ir.Phase, base: Instance, place: Position, start: str, best: Value) -> tuple[Value, Value]:
+    def _found_at(
+        self, phase: ir.Phase, base: Instance, position: Position, start: str, best: Value
+    ) -> tuple[Value, Value]:
         """The first index of a block where the value is ``best``, and whether there is one."""
         parent, writer = self.parent, self.writer
         stop, wanted, lanes = self._stop(start), base.memory.splat(best), parent.lanes
@@ -152,7 +158,7 @@ class RowReducer:
 
         def holds(at: str, mask: Mask | None = None) -> V:
             copy = instances.fresh(base, base.values, at, mask)
-            parent.run(phase.body, [copy], place)
+            parent.run(phase.body, [copy], position)
             (value,) = reduce_tree.prepared(phase.reductions[0], copy.emit, copy.values)
             found = copy.emit.compare("eq", value, wanted).part
             return found if mask is None else found & mask.lanes
@@ -190,9 +196,9 @@ class RowReducer:
         both = zip(phase.reductions, a, b, strict=True)
         return reduce_tree.flat_accs([reduce_tree.combine(reduction, emit, x, y) for reduction, x, y in both])
 
-    def block(self, run: RowPhase, base: Instance, place: Position, start: str) -> list[Value]:
+    def block(self, run: RowPhase, base: Instance, position: Position, start: str) -> list[Value]:
         """Folded accumulators of one block of at most 8192 elements."""
-        return self.blocks(run, [(base, place)], start)
+        return self.blocks(run, [(base, position)], start)
 
     def blocks(self, run: RowPhase, rows: Sequence[tuple[Instance, Position]], start: str) -> list[Value]:
         """Folded accumulators of one block of each of these rows: a row is a lane."""
@@ -230,12 +236,12 @@ class RowReducer:
         part = Mask(str(extent - starts[-1]), last) if extent % width else None
         shared, found = self.shared(phase) if len(rows) > 1 else [], []
         known: list[dict[int, Value]] = [{} for _ in starts]
-        for base, place in rows:
+        for base, position in rows:
             tile = [
                 instances.fresh(base, {**base.values, **known[u]}, str(at), part if at == starts[-1] else None, at)
                 for u, at in enumerate(starts)
             ]
-            self.parent.run(phase.body, tile, place)
+            self.parent.run(phase.body, tile, position)
             known = [{out: copy.values[out] for out in shared} for copy in tile]
             for r in phase.reductions:
                 begun = [reduce_tree.seeds(r, copy.emit, "0", copy.slot) for copy in tile]
@@ -267,7 +273,7 @@ class RowReducer:
         bounds: tuple[str, str],
         vectors: list[list[Accumulators]],
     ) -> list[list[Accumulators]]:
-        """The accumulators after all vectors; each vector moves them on by one place. Those of all rows are a list."""
+        """The accumulators after all vectors; each vector moves them on by one. Those of all rows are a list."""
         writer, width, phase = self.writer, self.parent.width, run.phase
         reductions = phase.reductions * len(rows)
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
@@ -286,13 +292,13 @@ class RowReducer:
                 writer.prefetch(writer.element(word, row, at[0]))
             new: list[list[Accumulators]] = [[] for _ in at]
             known: list[dict[int, Value]] = [{} for _ in at]  # what all rows share
-            for base, place in rows:
+            for base, position in rows:
                 tile = [
                     instances.fresh(base, {**base.values, **known[u]}, index, mask, u * width)
                     for u, index in enumerate(at)
                 ]
-                digits = self.fill(phase, tile, place, digits)
-                self.parent.run(phase.body, tile, place)
+                digits = self.fill(phase, tile, position, digits)
+                self.parent.run(phase.body, tile, position)
                 known = [{out: copy.values[out] for out in shared} for copy in tile]
                 for copy, made, accs in zip(tile, new, now, strict=False):
                     begun = accs[len(made) : len(made) + len(phase.reductions)]
@@ -313,7 +319,7 @@ class RowReducer:
         differ = uniform.differing(phase.body, lambda s: uniform.along(self.nest, (row,), s), own)
         return [s.out for s in phase.body if isinstance(s, ir.Load | ir.Apply) and s.out not in differ]
 
-    def _following_row(self, run: RowPhase, place: Position) -> list[tuple[str, str]]:
+    def _following_row(self, run: RowPhase, position: Position) -> list[tuple[str, str]]:
         """(word, pointer) of the rows to prefetch for the next point."""
         writer, found = self.writer, []
         for k in run.fetched:
@@ -321,5 +327,5 @@ class RowReducer:
             most = self.parent.model.fetched_bytes // elements.of(dtype).size
             near = writer.compare_index("sle", self.parent.extents[self.vector], str(most))
             ahead = writer.op(f"select i1 {near}, i64 {self.parent.strides[k, self.vector - 1]}, i64 0")
-            found.append((word, writer.element(word, place.pointers[k], ahead)))
+            found.append((word, writer.element(word, position.pointers[k], ahead)))
         return found

@@ -33,47 +33,47 @@ class RowsTogether:
         self.ends = [s for run in others for s in run.phase.before]
         self.lanes = Lanes(self.writer, self.many)
 
-    def write(self, place: Position) -> None:
+    def write(self, position: Position) -> None:
         """All rows; only those of one block are done together: a long one alone is read as fast."""
         parent, writer, every = self.parent, self.writer, range(len(self.nest.operands))
-        low, high = parent.limits(place, self.dim)
+        low, high = parent.limits(position, self.dim)
         longest = BLOCK_LANES if self.rows.shared(self.first.phase) else ALONE
         is_near = writer.compare_index("sle", parent.extents[self.rows.vector], str(longest))
         end = writer.choose_index(is_near, lane_loops.whole(parent, low, high, self.many), low)
 
         def some(index: str, _: list[str]) -> list[str]:
             read = ir.operands((*self.first.phase.before, *self.first.phase.body))
-            points, totals = self._reduced(self._places(place, index, read))
+            points, totals = self._reduced(self._positions(position, index, read))
             later = ir.operands(self.ends)
             if self._ends_in_lanes():
-                self._end(parent.enter(place, self.dim, index, every), totals)
+                self._end(parent.enter(position, self.dim, index, every), totals)
             else:
-                self._end_apart(self._places(place, index, later), points, totals)
+                self._end_apart(self._positions(position, index, later), points, totals)
             return []
 
         def one(index: str, _: list[str]) -> list[str]:
-            self.rows.alone(parent.enter(place, self.dim, index, every))
+            self.rows.alone(parent.enter(position, self.dim, index, every))
             return []
 
         writer.loop(low, end, self.many, [], some)
         writer.loop(end, high, 1, [], one)
 
-    def _places(self, place: Position, index: str, operands: Sequence[int]) -> list[Position]:
-        """The places of rows that follow each other."""
-        places = [self.parent.enter(place, self.dim, index, operands)]
-        while len(places) < self.many:
-            after = self.parent.enter(places[-1], self.dim, "1", operands)
-            indices = {**after.indices, self.dim: self.writer.index("add", index, str(len(places)))}
-            places.append(after.replace(indices=indices))
-        return places
+    def _positions(self, position: Position, index: str, operands: Sequence[int]) -> list[Position]:
+        """The positions of rows that follow each other."""
+        positions = [self.parent.enter(position, self.dim, index, operands)]
+        while len(positions) < self.many:
+            after = self.parent.enter(positions[-1], self.dim, "1", operands)
+            indices = {**after.indices, self.dim: self.writer.index("add", index, str(len(positions)))}
+            positions.append(after.replace(indices=indices))
+        return positions
 
-    def _reduced(self, places: Sequence[Position]) -> tuple[list[Instance], list[Value]]:
+    def _reduced(self, positions: Sequence[Position]) -> tuple[list[Instance], list[Value]]:
         """The rows' own values, and their totals, a row in each lane."""
         rows, phase, scalars = [], self.first.phase, self.parent.scalars
-        points = [instances.fresh(scalars, scalars.values) for _ in places]
-        for point, place in zip(points, places, strict=True):
-            self.parent.run(phase.before, [point], place)
-            rows.append((self.rows.hoisted(phase, self.rows.wide(phase, point), place), place))
+        points = [instances.fresh(scalars, scalars.values) for _ in positions]
+        for point, position in zip(points, positions, strict=True):
+            self.parent.run(phase.before, [point], position)
+            rows.append((self.rows.hoisted(phase, self.rows.wide(phase, point), position), position))
         emit = Emitter(self.lanes)
         begun = reduce_tree.flat_accs([reduce_tree.identities(reduction, emit) for reduction in phase.reductions])
         return points, self.rows.combine(phase, begun, self.rows.blocks(self.first, rows, "0"), self.lanes)
@@ -91,23 +91,23 @@ class RowsTogether:
         )
         return plain and not self.first.phase.before
 
-    def _end(self, place: Position, totals: list[Value]) -> None:
+    def _end(self, position: Position, totals: list[Value]) -> None:
         wide = self.parent.copy(self.lanes, {})
         wide.values = {n: wide.memory.splat(v) for n, v in self.parent.scalars.values.items()}
         self.rows.finish(self.first.phase, wide, totals)
         for s in self.ends:
             if isinstance(s, ir.Store):
-                wide.memory.store(wide.values[s.value], place.pointers[s.operand])
+                wide.memory.store(wide.values[s.value], position.pointers[s.operand])
             elif isinstance(s, ir.Load) and self.nest.operands[s.operand].strides[self.dim]:
-                wide.values[s.out] = wide.memory.load(self.nest.operands[s.operand].dtype, place.pointers[s.operand])
+                wide.values[s.out] = wide.memory.load(self.nest.operands[s.operand].dtype, position.pointers[s.operand])
             else:
-                self.parent.run([s], [wide], place)
+                self.parent.run([s], [wide], position)
 
-    def _end_apart(self, places: Sequence[Position], points: Sequence[Instance], totals: list[Value]) -> None:
+    def _end_apart(self, positions: Sequence[Position], points: Sequence[Instance], totals: list[Value]) -> None:
         one = self.parent.scalar
-        for row, (point, place) in enumerate(zip(points, places, strict=True)):
+        for row, (point, position) in enumerate(zip(points, positions, strict=True)):
             own = [
                 Value(v.dtype, tuple([V(one, p.element, self.lanes.extract(p, row)) for p in v.parts])) for v in totals
             ]
             self.rows.finish(self.first.phase, point, own)
-            self.parent.run(self.ends, [point], place)
+            self.parent.run(self.ends, [point], position)

@@ -1,6 +1,6 @@
-"""Sorted scatters: the updates of one place follow each other, and a thread does all of them.
+"""Sorted scatters: the updates of one target follow each other, and a thread does all of them.
 
-updates of places 3 3 5 | 5 5 7     a part given as 3..6 starts with the 7, and the part before it takes all of 5
+updates of targets 3 3 5 | 5 5 7     a part given as 3..6 starts with the 7, and the part before it takes all of 5
 
 Where updates are single elements, the element of a run stays in a register: it is read when the run begins and written
 when the next one does. The order of operations, and so every bit, is that of updates in memory.
@@ -17,19 +17,19 @@ from weft.codegen.nests.instances import Position
 from weft.loops import ir
 
 
-def moved_on(parent: Frame, place: Position, limit: str) -> str:
-    """The end of the run that a limit of a range cuts, found by bisection: there the place differs from the one before.
+def moved_on(parent: Frame, position: Position, limit: str) -> str:
+    """The end of the run that a limit of a range cuts, found by bisection: the target changes there.
 
-    while lo < hi:  if place(middle) == place(limit - 1): lo = middle + 1, otherwise: hi = middle
+    while lo < hi:  if target(middle) == target(limit - 1): lo = middle + 1, otherwise: hi = middle
     """
     writer, extent = parent.writer, parent.extents[0]
-    needed = place_statements(parent.nest)
+    needed = target_statements(parent.nest)
     (update,) = [s for s in needed if isinstance(s, ir.Update)]
     operands = {s.operand for s in needed if isinstance(s, ir.Load | ir.LoadAt)}
 
     def offset(index: str) -> V:
         point = parent.copy(parent.scalar, dict(parent.scalars.values))
-        parent.run([s for s in needed if s is not update], [point], parent.enter(place, 0, index, operands))
+        parent.run([s for s in needed if s is not update], [point], parent.enter(position, 0, index, operands))
         return point.values[update.offset].part
 
     starts, head, compare, above, below, done = (writer.fresh_label() for _ in range(6))
@@ -57,11 +57,11 @@ def moved_on(parent: Frame, place: Position, limit: str) -> str:
     return writer.op(f"load i64, ptr {low}, align 8")
 
 
-def write(parent: Frame, place: Position) -> None:
-    """All updates of the given range; carried are the place of the last one (-1: none) and the element there."""
+def write(parent: Frame, position: Position) -> None:
+    """All updates of the given range; carried are the target of the last one (-1: none) and the element there."""
     writer = parent.writer
-    low, high = [moved_on(parent, place, parent.range(slot)) for slot in (0, 1)]
-    run = _Run(parent, place)
+    low, high = [moved_on(parent, position, parent.range(slot)) for slot in (0, 1)]
+    run = _Run(parent, position)
     zero = run.point.emit.const(0, run.dtype).part.text
     last, text = writer.loop(low, high, 1, [("i64", "-1"), (run.element, zero)], run.update)
     over = writer.fresh_label()
@@ -72,8 +72,8 @@ def write(parent: Frame, place: Position) -> None:
 class _Run:
     """Writes the updates of single elements, one by one."""
 
-    def __init__(self, parent: Frame, place: Position) -> None:
-        self.parent, self.writer, self.place = parent, parent.writer, place
+    def __init__(self, parent: Frame, position: Position) -> None:
+        self.parent, self.writer, self.position = parent, parent.writer, position
         statements = [s for phase in parent.nest.phases for s in (*phase.before, *phase.body)]
         (self.last,) = [s for s in statements if isinstance(s, ir.Update)]
         self.others = [s for s in statements if s is not self.last]
@@ -85,7 +85,7 @@ class _Run:
         """Apply one update to the element that is kept, or to the one where another run begins."""
         parent, writer, s, (last, text) = self.parent, self.writer, self.last, carried
         point = parent.copy(parent.scalar, dict(parent.scalars.values))
-        parent.run(self.others, [point], parent.enter(self.place, 0, index, range(len(parent.nest.operands))))
+        parent.run(self.others, [point], parent.enter(self.position, 0, index, range(len(parent.nest.operands))))
         inside, another, begins, same, done = (writer.fresh_label() for _ in range(5))
         skipped = writer.block
         if s.inside is None:
@@ -108,7 +108,7 @@ class _Run:
         for step in s.steps:
             point.values[step.out] = instances.apply(step, point)
         if s.guard is not None:
-            guards.write(parent, s.guard, [point], self.place.pointers[s.guard.operand], at_once=True)
+            guards.write(parent, s.guard, [point], self.position.pointers[s.guard.operand], at_once=True)
         new = point.emit.settle(point.values[s.new]).part.text
         ended = writer.block
         writer.branch(done)
@@ -129,14 +129,14 @@ class _Run:
         writer.branch(following)
 
     def _address(self, at: str) -> str:
-        return self.writer.element(whole(self.dtype), self.place.pointers[self.last.operand], at)
+        return self.writer.element(whole(self.dtype), self.position.pointers[self.last.operand], at)
 
     def _value(self, text: str) -> Value:
         return Value(self.dtype, (V(self.parent.scalar, self.element, text),))
 
 
-def place_statements(nest: ir.Nest) -> list[ir.Statement]:
-    """The update, and the statements that compute its place, in order."""
+def target_statements(nest: ir.Nest) -> list[ir.Statement]:
+    """The update, and the statements that compute its target, in order."""
     found: list[ir.Statement] = []
     wanted: set[int] = set()
     for s in reversed([s for phase in nest.phases for s in (*phase.before, *phase.body)]):

@@ -68,7 +68,7 @@ def step(s: ir.Scan, copies: Sequence[Instance]) -> None:
         copy.values.update(zip(s.outs, given, strict=True))
 
 
-def rows(parent: Frame, place: Position, dims: Sequence[int], scalars: Instance) -> None:
+def rows(parent: Frame, position: Position, dims: Sequence[int], scalars: Instance) -> None:
     """Rows without lanes: several of them side by side, then one after the other."""
     *outer, last = dims
     (phase,), operands = parent.nest.phases, range(len(parent.nest.operands))
@@ -89,7 +89,7 @@ def rows(parent: Frame, place: Position, dims: Sequence[int], scalars: Instance)
         for count, start, stop in ((parent.schedule.beside, low, middle), (1, middle, high)):
             parent.writer.loop(start, stop, count, [], lambda index, _, count=count: some(count, inner, index))
 
-    parent.parallel(place, outer, all_rows)
+    parent.parallel(position, outer, all_rows)
 
 
 def _apart(copy: Instance) -> Emitter:
@@ -207,7 +207,7 @@ class ScanLoop:
 
         def element(index: str, texts: list[str]) -> list[str]:
             found: list[str] = []
-            if bases is None:  # no processor foresees places in runs side by side: they are asked for in their order
+            if bases is None:  # no processor foresees accesses in runs side by side: they are asked for in their order
                 at = self.writer.index("add", ahead, self.writer.index("mul", index, str(len(starts))))
                 there = self.parent.enter(self.chains[0][1], self.dim, at, self.operands)
                 for operand in self.operands:
@@ -228,8 +228,8 @@ class ScanLoop:
         """The states after one more element; ``base``: whether there is one, and what it is."""
         now, before = self._states(texts), self._states(texts if base is None else base[1])
         vectors: list[Instance] = []
-        for tile, place in self.chains:
-            inner = self.parent.enter(place, self.dim, index, self.operands)
+        for tile, position in self.chains:
+            inner = self.parent.enter(position, self.dim, index, self.operands)
             some = self.parent.entered(statements, tile, inner)
             for number, vector in enumerate(some, len(vectors)):
                 mine = [(s.outs[0], k) for k, (owner, _, s) in enumerate(self.states) if owner == number]

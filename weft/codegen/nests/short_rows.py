@@ -45,9 +45,9 @@ class ShortRowWriter(columns.ColumnWriter):
         if self.shared:
             self.hoistable = []  # hoisting is done before the rows are entered
 
-    def rows(self, place: Position, outer: Sequence[int]) -> None:
+    def rows(self, position: Position, outer: Sequence[int]) -> None:
         if not self.shared:
-            super().rows(place, outer)
+            super().rows(position, outer)
             return
         parent, writer, row = self.parent, self.writer, outer[-1]
 
@@ -61,46 +61,46 @@ class ShortRowWriter(columns.ColumnWriter):
 
             writer.loop(low, high, self.chosen.rows, [], block)
 
-        parent.parallel(place, outer[:-1], blocks)
+        parent.parallel(position, outer[:-1], blocks)
 
-    def inside(self, tile: list[Instance], place: Position) -> None:
+    def inside(self, tile: list[Instance], position: Position) -> None:
         if not self.shared:
-            self.point(tile, place)
+            self.point(tile, position)
             return
         parent = self.parent
         self.held = {}
         for s in self.shared:
             for k in range(self.extent):
                 vectors = [instances.fresh(c, {}, c.index, c.mask, c.slot) for c in tile]
-                parent.load(s, vectors, parent.enter(place, self.dim, str(k), [s.operand]))
+                parent.load(s, vectors, parent.enter(position, self.dim, str(k), [s.operand]))
                 self.held[s.out, k] = [c.values[s.out] for c in vectors]
 
         def row(index: str, _: list[str]) -> list[str]:
-            inner = parent.enter(place, self.vector - 1, index, range(len(self.nest.operands)))
+            inner = parent.enter(position, self.vector - 1, index, range(len(self.nest.operands)))
             self.point([instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
             return []
 
         self.writer.loop(*self.ends, 1, [], row)
 
-    def point(self, tile: list[Instance], place: Position) -> None:
+    def point(self, tile: list[Instance], position: Position) -> None:
         self.loaded = {}
-        super().point(tile, place)
+        super().point(tile, position)
 
-    def _reduce(self, phase: ir.Phase, tile: list[Instance], place: Position) -> None:
+    def _reduce(self, phase: ir.Phase, tile: list[Instance], position: Position) -> None:
         """Run a phase element after element, and combine its reductions, if it has any."""
         rows = self._rows(phase, tile)
-        given = {s.out: self._loaded(s, tile, place) for s in rows if isinstance(s, ir.Load)}
+        given = {s.out: self._loaded(s, tile, position) for s in rows if isinstance(s, ir.Load)}
         stores = {s: [[] for _ in tile] for s in rows if isinstance(s, ir.Store)}
         number = next(n for n, one in enumerate(self.nest.phases) if one is phase)
         self._begin(phase, tile)
         if (self.chosen.looped_blocks if rows else self.chosen.looped)[number]:
-            found = self._in_loop(phase, tile, place, given, stores)
+            found = self._in_loop(phase, tile, position, given, stores)
         else:
             found = self._nothing(phase, tile)
             for k in range(self.extent):
                 held = [(out, vectors) for (out, at), vectors in self.held.items() if at == k]
                 held += [(out, [values[k] for values in vectors]) for out, vectors in given.items()]
-                vectors = self._element(phase, tile, place, str(k), held, stores)
+                vectors = self._element(phase, tile, position, str(k), held, stores)
                 for copy, vector in zip(tile, vectors, strict=True):
                     copy.states = vector.states
                 for s, kept in stores.items():
@@ -109,9 +109,9 @@ class ShortRowWriter(columns.ColumnWriter):
                 self._collect(phase, vectors, found, self._accumulators(phase, vectors))
         for s, kept in stores.items():
             for copy, values in zip(tile, kept, strict=True):
-                accesses.store(copy.memory, values, *self._row_places(s.operand, copy, place))
+                accesses.store(copy.memory, values, *self._row_accesses(s.operand, copy, position))
         if any(isinstance(s, ir.Store) for s in (*phase.before, *phase.body)):
-            self.loaded = {}  # a result may be in the place of an operand
+            self.loaded = {}  # a result may be in the memory of an operand
         for number, copy in enumerate(tile):
             for which, reduction in enumerate(phase.reductions):
                 total = reduce_tree.fold_few(reduction, copy.emit, found[number][which])
@@ -132,23 +132,28 @@ class ShortRowWriter(columns.ColumnWriter):
         found = [s for s in phase.body if isinstance(s, ir.Load | ir.Store) and s.operand in self.chosen.blocks]
         return [s for s in found if s not in self.shared and (isinstance(s, ir.Store) or s.out not in tile[0].values)]
 
-    def _row_places(
-        self, operand: int, copy: Instance, place: Position
-    ) -> tuple[list[list[accesses.Place]], list[str]]:
-        """For each element of a row its place in the rows of a vector, and the addresses of these."""
+    def _row_accesses(
+        self, operand: int, copy: Instance, position: Position
+    ) -> tuple[list[list[accesses.Access]], list[str]]:
+        """For each element of a row its access in the rows of a vector, and the addresses of these."""
         stride, word = self.parent.strides[operand, self.vector], whole(self.nest.operands[operand].dtype)
-        first = self.writer.element(word, place.pointers[operand], self.writer.index("mul", copy.index or "0", stride))
+        first = self.writer.element(
+            word, position.pointers[operand], self.writer.index("mul", copy.index or "0", stride)
+        )
         rows = range(copy.memory.lanes.width)
         pointers = list(accumulate(rows[1:], lambda p, _: self.writer.element(word, p, stride), initial=first))
         return [[(row, k) for row in rows] for k in range(self.extent)], pointers
 
-    def _loaded(self, s: ir.Load, tile: list[Instance], place: Position) -> list[list[Value]]:
+    def _loaded(self, s: ir.Load, tile: list[Instance], position: Position) -> list[list[Value]]:
         """For each vector of a tile the elements of its rows."""
         if s.operand not in self.loaded:
-            dtype, found = self.nest.operands[s.operand].dtype, [self._row_places(s.operand, c, place) for c in tile]
+            dtype, found = (
+                self.nest.operands[s.operand].dtype,
+                [self._row_accesses(s.operand, c, position) for c in tile],
+            )
             self.loaded[s.operand] = [
-                accesses.load(c.memory, dtype, pointers, places)
-                for c, (places, pointers) in zip(tile, found, strict=True)
+                accesses.load(c.memory, dtype, pointers, wanted)
+                for c, (wanted, pointers) in zip(tile, found, strict=True)
             ]
         return self.loaded[s.operand]
 
@@ -158,7 +163,7 @@ class ShortRowWriter(columns.ColumnWriter):
         self,
         phase: ir.Phase,
         tile: list[Instance],
-        place: Position,
+        position: Position,
         index: str,
         held: Sequence[tuple[int, list[Value]]],
         apart: Collection[ir.Statement] = (),
@@ -168,7 +173,7 @@ class ShortRowWriter(columns.ColumnWriter):
         for number, copy in enumerate(vectors):
             copy.values.update({out: known[number] for out, known in held})
         body = [s for s in phase.body if s not in apart] if apart else phase.body
-        self.parent.run(body, vectors, self.parent.enter(place, self.dim, index, ir.operands(body)))
+        self.parent.run(body, vectors, self.parent.enter(position, self.dim, index, ir.operands(body)))
         return vectors
 
     def _accumulators(self, phase: ir.Phase, vectors: list[Instance]) -> list[list[Accumulators]]:
@@ -193,7 +198,7 @@ class ShortRowWriter(columns.ColumnWriter):
         self,
         phase: ir.Phase,
         tile: list[Instance],
-        place: Position,
+        position: Position,
         given: dict[int, list[list[Value]]],
         stores: dict[ir.Store, list[list[Value]]],
     ) -> Found:
@@ -208,7 +213,7 @@ class ShortRowWriter(columns.ColumnWriter):
             for copy, key, state in states:
                 copy.states[key] = tuple([next(given) for _ in state])
             held = [(out, [buffer.at(index) for buffer in buffers]) for out, buffers in rows]
-            vectors = self._element(phase, tile, place, index, held, stores)
+            vectors = self._element(phase, tile, position, index, held, stores)
             values = [v for groups in self._accumulators(phase, vectors) for v in reduce_tree.flat_accs(groups)]
             values += [copy.values[s.value] for s in stores for copy in vectors]
             for value in values:
@@ -241,11 +246,11 @@ class _Buffer:
             self.put(value, str(k))
 
     def at(self, index: str) -> Value:
-        return self.memory.load(self.dtype, self._place(index))
+        return self.memory.load(self.dtype, self._slot(index))
 
     def put(self, value: Value, index: str) -> None:
-        self.memory.store(value, self._place(index))
+        self.memory.store(value, self._slot(index))
 
-    def _place(self, index: str) -> str:
+    def _slot(self, index: str) -> str:
         at = self.writer.index("mul", index, str(self.lanes.width))
         return self.writer.element(whole(self.dtype), self.buffer, at)

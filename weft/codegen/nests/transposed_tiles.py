@@ -59,34 +59,34 @@ class TransposedWriter(columns.ColumnWriter):
         room = self.width * (self.pitch + 1)  # vectors may be loaded past the end
         self.buffers = {k: self.writer.alloca(f"[{room} x {words[k]}]") for k in self.transposed}
 
-    def rows(self, place: Position, outer: Sequence[int]) -> None:
+    def rows(self, position: Position, outer: Sequence[int]) -> None:
         parent, wide = self.parent, self.in_lanes(self.wide)
         assert self.nest.vector is not None
 
         def turn() -> None:
-            parent.parallel(place, [d for d in outer if d != self.dim], lambda inner: self._blocks(inner, wide))
+            parent.parallel(position, [d for d in outer if d != self.dim], lambda inner: self._blocks(inner, wide))
 
         if not self.chosen.near:
             turn()
             return
         stride = parent.strides[self.transposed[0], self.nest.vector]
         small = self.writer.compare_index("ule", stride, str(SMALL_STRIDES[-1]))
-        self.writer.either(small, lambda: parent.parallel(place, outer, self.vectors), turn)
+        self.writer.either(small, lambda: parent.parallel(position, outer, self.vectors), turn)
 
-    def _blocks(self, place: Position, base: Instance) -> None:
+    def _blocks(self, position: Position, base: Instance) -> None:
         """All tiles, at the indices of the other dimensions."""
         parent, writer = self.parent, self.writer
         low, high = parent.range(2), parent.range(3)
         start, stop = (parent.range(0), parent.range(1)) if self.dim == 0 else ("0", parent.extents[self.dim])
         shift = None
         if parent.streams is not None and self.chosen.masked:
-            shift = parent.streams.shift(place, self.dim, low)
+            shift = parent.streams.shift(position, self.dim, low)
         back = writer.choose_index(shift.some, str(self.lead), "0") if shift is not None else "0"
 
         def block(first: str, _: list[str]) -> list[str]:
             def along(u: str, _: list[str]) -> list[str]:
                 parent.poll()
-                self._tile(place, base, TileBlock(first, low, high, back, shift), (u, stop))
+                self._tile(position, base, TileBlock(first, low, high, back, shift), (u, stop))
                 return []
 
             writer.loop(start, stop, self.width, [], along)
@@ -94,16 +94,16 @@ class TransposedWriter(columns.ColumnWriter):
 
         writer.loop(low, writer.index("add", high, back), self.size, [], block)
 
-    def _tile(self, place: Position, base: Instance, block: TileBlock, steps: tuple[str, str]) -> None:
+    def _tile(self, position: Position, base: Instance, block: TileBlock, steps: tuple[str, str]) -> None:
         parent, writer = self.parent, self.writer
         columns = writer.minimum_index(writer.index("sub", steps[1], steps[0]), str(self.width))
         last = writer.index("add", block.first, str(self.size))
-        self._transpose_lanes(place, block, last, steps[0], columns)
+        self._transpose_lanes(position, block, last, steps[0], columns)
         others = [k for k in range(len(self.nest.operands)) if k not in self.transposed]
 
         def rows(write: Callable[[Position, str], None]) -> None:
             def row(step: str, _: list[str]) -> list[str]:
-                inner = parent.enter(place, self.dim, writer.index("add", steps[0], step), others)
+                inner = parent.enter(position, self.dim, writer.index("add", steps[0], step), others)
                 write(inner, writer.index("mul", step, str(self.pitch)))
                 return []
 
@@ -121,7 +121,7 @@ class TransposedWriter(columns.ColumnWriter):
             lambda: rows(lambda inner, at: self._any_row(inner, base, block, last, at)),
         )
 
-    def _transpose_lanes(self, place: Position, block: TileBlock, last: str, u: str, columns: str) -> None:
+    def _transpose_lanes(self, position: Position, block: TileBlock, last: str, u: str, columns: str) -> None:
         """Fill the buffers: element (v, u) of the tiles goes to buffer[u][v - first + lead]."""
         writer = self.writer
 
@@ -130,7 +130,7 @@ class TransposedWriter(columns.ColumnWriter):
             full = writer.compare_index("eq", writer.index("add", rows, columns), str(2 * self.width))
             column = writer.index("add", writer.index("sub", v, block.first), str(self.lead))
             for k in self.transposed:
-                self._transpose_tile(k, place, (v, u), (rows, columns), full, column)
+                self._transpose_tile(k, position, (v, u), (rows, columns), full, column)
             return []
 
         begin = writer.index("sub", block.first, block.back)
@@ -138,21 +138,21 @@ class TransposedWriter(columns.ColumnWriter):
             begin = writer.maximum_index(begin, block.low)
         writer.loop(begin, writer.minimum_index(last, block.high), self.width, [], tile)
 
-    def _whole_row(self, place: Position, base: Instance, block: TileBlock, row: str) -> None:
+    def _whole_row(self, position: Position, base: Instance, block: TileBlock, row: str) -> None:
         """The body along all lanes of a block, in a row whose cache lines are aligned with the block."""
         slots = range(0, self.size, self.width)
         vectors = [
             instances.fresh(base, base.values, self.writer.index("add", block.first, str(slot)), None, slot)
             for slot in slots
         ]
-        self._body(vectors, place, [self.writer.index("add", row, str(self.lead + slot)) for slot in slots])
+        self._body(vectors, position, [self.writer.index("add", row, str(self.lead + slot)) for slot in slots])
 
-    def _any_row(self, place: Position, base: Instance, block: TileBlock, last: str, row: str) -> None:
+    def _any_row(self, position: Position, base: Instance, block: TileBlock, last: str, row: str) -> None:
         """The body along the lanes of a block that exist, or from the start of the cache line of its first lane."""
         writer, width = self.writer, self.width
         shift = "0"
         if block.shift is not None:
-            shift = block.shift.lanes(place, block.first)
+            shift = block.shift.lanes(position, block.first)
             if self.lead > width:  # the first block has no whole vectors before it
                 is_first = writer.compare_index("eq", block.first, block.low)
                 shift = writer.choose_index(is_first, writer.index("and", shift, str(width - 1)), shift)
@@ -167,12 +167,12 @@ class TransposedWriter(columns.ColumnWriter):
             mask = lanes_below(self.wide, writer.index("sub", stop, v), True)
             column = writer.index("add", writer.index("sub", v, block.first), str(self.lead))
             at = writer.index("add", row, column)
-            self._body([instances.fresh(base, base.values, v, mask)], place, [at])
+            self._body([instances.fresh(base, base.values, v, mask)], position, [at])
             return []
 
         writer.loop(writer.index("sub", block.first, shift), end, width, [], vector)
 
-    def _body(self, vectors: list[Instance], place: Position, at: Sequence[str]) -> None:
+    def _body(self, vectors: list[Instance], position: Position, at: Sequence[str]) -> None:
         """The statements for these vectors; transposed operands are in the buffers at offsets ``at``."""
         writer = self.writer
         for s in self.statements:
@@ -180,7 +180,7 @@ class TransposedWriter(columns.ColumnWriter):
                 for copy, index in zip(vectors, at, strict=True):
                     p = writer.element(self.words[s.operand], self.buffers[s.operand], index)
                     copy.values[s.out] = copy.memory.load(self.nest.operands[s.operand].dtype, p)
-        self.parent.run(self.statements, vectors, place)
+        self.parent.run(self.statements, vectors, position)
 
     def _side(self, operand: int) -> int:
         """The side, in words, of the blocks transposed in registers; with words of 4 bytes a tile is one block."""
@@ -190,14 +190,14 @@ class TransposedWriter(columns.ColumnWriter):
         return min(self.width, max(self.parent.model.register_bytes, LINE // 2) // size if size >= 8 else 16 // size)
 
     def _transpose_tile(
-        self, operand: int, place: Position, at: tuple[str, str], size: tuple[str, str], full: str, column: str
+        self, operand: int, position: Position, at: tuple[str, str], size: tuple[str, str], full: str, column: str
     ) -> None:
         """Fill the buffer with a tile whose lanes begin in its column ``column``."""
         writer, word, side = self.writer, self.words[operand], self._side(operand)
         assert self.nest.vector is not None
         stride = self.parent.strides[operand, self.nest.vector]
         corner = writer.index("add", writer.index("mul", at[0], stride), at[1])
-        source = writer.element(word, place.pointers[operand], corner)
+        source = writer.element(word, position.pointers[operand], corner)
         buffer = writer.element(word, self.buffers[operand], column)
         if side == self.width:
             self._write_block(operand, (source, buffer), stride, size, full)
@@ -237,8 +237,8 @@ class TransposedWriter(columns.ColumnWriter):
             def one(u: str, _: list[str]) -> list[str]:
                 align = self._align(operand)
                 value = writer.op(f"load {word}, ptr {writer.element(word, line, u)}, align {align}")
-                place = writer.element(word, sink, writer.index("add", self._at_row(u), v))
-                writer.line(f"store {word} {value}, ptr {place}, align {align}")
+                target = writer.element(word, sink, writer.index("add", self._at_row(u), v))
+                writer.line(f"store {word} {value}, ptr {target}, align {align}")
                 return []
 
             writer.loop("0", size[1], 1, [], one)
@@ -287,8 +287,8 @@ class TransposedWriter(columns.ColumnWriter):
         rows = [row for _, row in plain()] if part is None else writer.either(part[0], plain, some)
         type_, columns = register_transpose.columns(self.wide, rows, bytes_of(self.nest, operand))
         for k, column in enumerate(columns):
-            place = writer.element(word, sink, str(k * self.pitch))
-            writer.line(f"store {type_} {column}, ptr {place}, align {align}")
+            target = writer.element(word, sink, str(k * self.pitch))
+            writer.line(f"store {type_} {column}, ptr {target}, align {align}")
 
     def _rows(self, word: str, first: str, steps: Sequence[str], load: Callable[[str], str]) -> list[str]:
         """A vector at ``first`` and one after each step."""

@@ -1,6 +1,6 @@
-"""Arrays of a routine in memory: those that are sliced, gathered or updated at run-time places.
+"""Arrays of a routine in memory: those that are sliced, gathered or updated at run-time offsets.
 
-Such an array that a loop carries has a place on the stack for all iterations, and is updated there. Its elements are
+Such an array that a loop carries has a buffer on the stack for all iterations, and is updated there. Its elements are
 read when it is defined, for uses of the whole; LLVM drops what has no use.
 """
 
@@ -25,8 +25,8 @@ class Homes:
     """Which values have their elements on the stack, and where. The writer that has it is given to each method."""
 
     def __init__(self) -> None:
-        self.at: dict[int, str] = {}  # value -> the place where its elements are now
-        self.written: frozenset[str] = frozenset()  # the places that belong to the innermost loop
+        self.at: dict[int, str] = {}  # value -> the pointer to its elements now
+        self.written: frozenset[str] = frozenset()  # the buffers that belong to the innermost loop
 
     def slice(self, parent: RoutineWriter, s: routine.Slice) -> Array:
         kind, writer = parent.type(s.out), parent.writer
@@ -50,13 +50,13 @@ class Homes:
 
     def take(self, parent: RoutineWriter, s: routine.Take) -> Array:
         kind, base, pieces = parent.type(s.out), self.source(parent, s), []
-        for width, place in zip(parent.scope.widths(kind.size), parent.values[s.place].pieces, strict=True):
+        for width, index in zip(parent.scope.widths(kind.size), parent.values[s.index].pieces, strict=True):
             memory = Memory(parent.scope.emit(width).lanes, parent.target)
             if width == 1:
-                at = parent.writer.op(f"getelementptr {whole(kind.dtype)}, ptr {base}, i32 {place.part.text}")
+                at = parent.writer.op(f"getelementptr {whole(kind.dtype)}, ptr {base}, i32 {index.part.text}")
                 pieces.append(memory.load_scalar(kind.dtype, at))
             else:
-                pieces.append(memory.load_at(kind.dtype, base, place.part))
+                pieces.append(memory.load_at(kind.dtype, base, index.part))
         return Array(kind.dtype, kind.size, tuple(pieces))
 
     def loaded(self, parent: RoutineWriter, kind: routine.Type, base: str, offsets: tuple[int, ...]) -> Array:
@@ -84,8 +84,8 @@ class Homes:
         return parent.scope.load(kind.dtype, kind.size, buffer)
 
     def leave(self, buffer: str) -> None:
-        """The values at this place are no longer there."""
-        self.at = {n: place for n, place in self.at.items() if place != buffer}
+        """The values in this buffer are no longer there."""
+        self.at = {n: home for n, home in self.at.items() if home != buffer}
 
     def offset(self, parent: RoutineWriter, starts: Sequence[tuple[int, Any, Any]], guarded: bool) -> str:
         """The sum of the clamped starts times their strides (numbers, or names of i64), as i64."""
@@ -117,7 +117,7 @@ class Homes:
     # control flow
 
     def settled(self, parent: RoutineWriter, s: routine.Repeat) -> dict[int, str]:
-        """Store arrays that the loop slices or updates; the places of those of its state, by their number."""
+        """Store arrays that the loop slices or updates; the buffers of those of its state, by their number."""
         inner = [*routine.statements(s.body), *(routine.statements(s.cond) if s.cond is not None else ())]
         sources = [one.value for one in inner if isinstance(one, routine.Slice | routine.Take)]
         sliced = {n for n in sources if n is not None}
@@ -134,14 +134,14 @@ class Homes:
         return {k: self.spilled(parent, parent.values[s.initial[k]]) for k in own if parent.type(s.initial[k]).size > 1}
 
     def put_back(
-        self, parent: RoutineWriter, s: routine.Repeat, places: dict[int, str], results: Sequence[Array]
+        self, parent: RoutineWriter, s: routine.Repeat, homes: dict[int, str], results: Sequence[Array]
     ) -> None:
-        """Store what the loop's next iteration finds at the places, unless it is there."""
-        for k, place in places.items():
-            if self.at.get(s.body.results[k]) != place:
-                parent.scope.store(results[k], place)
+        """Store what the loop's next iteration finds in the buffers, unless it is there."""
+        for k, home in homes.items():
+            if self.at.get(s.body.results[k]) != home:
+                parent.scope.store(results[k], home)
 
     def common(self, s: routine.Choose, k: int, homes: Sequence[dict[int, str]]) -> str | None:
-        """The place of result ``k`` if every block leaves it at the same one."""
+        """The buffer of result ``k`` if every block leaves it at the same one."""
         first, *others = [home.get(block.results[k]) for home, block in zip(homes, s.blocks, strict=True)]
         return first if all(other == first for other in others) else None

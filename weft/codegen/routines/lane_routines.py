@@ -50,8 +50,8 @@ class LaneScope(Scope):
     def inner(self) -> LaneScope:
         return LaneScope(self.writer, self.target, self.width)
 
-    def gathered(self, dtype: np.dtype, places: Sequence[tuple[Value, int]], width: int) -> Value:
-        return places[0][0]
+    def gathered(self, dtype: np.dtype, chosen: Sequence[tuple[Value, int]], width: int) -> Value:
+        return chosen[0][0]
 
     def splat(self, array: Array, width: int) -> Value:
         return array.pieces[0]
@@ -155,7 +155,7 @@ class LaneWriter(RoutineWriter):
 
     # memory
 
-    def place(self, operand: int, size: int) -> str:
+    def lane_base(self, operand: int, size: int) -> str:
         """A pointer to the first element of the tile's first lane."""
         writer, lane = self.writer, self.first
         if self.program.operands[operand].size:
@@ -170,7 +170,7 @@ class LaneWriter(RoutineWriter):
             super().load(s)
             return
         lanes = self.scope.emit(1).lanes
-        memory, base = Memory(lanes, self.target), self.place(s.operand, kind.size)
+        memory, base = Memory(lanes, self.target), self.lane_base(s.operand, kind.size)
         self.fetch(s, base, kind)
         pieces = []
         for k in range(kind.size):
@@ -190,7 +190,7 @@ class LaneWriter(RoutineWriter):
             super().store(s)
             return
         lanes = self.scope.emit(1).lanes
-        memory, base = Memory(lanes, self.target), self.place(s.operand, value.size)
+        memory, base = Memory(lanes, self.target), self.lane_base(s.operand, value.size)
         self.fetch(s, base, self.type(s.value))
         in_parts = value.size == 1 and self.program.operands[s.operand].size > 0 and not self.target.model.masks
         for k, piece in enumerate(value.pieces):

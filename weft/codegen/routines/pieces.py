@@ -88,51 +88,53 @@ class Scope:
         for width in self.widths(len(sources)):
             chosen = list(sources[at : at + width])
             chosen += chosen[-1:] * (width - len(chosen))
-            places = [(array.pieces[element // lanes], element % lanes) for array, element in chosen]
-            pieces.append(self.gathered(dtype, places, width))
+            picked = [(array.pieces[element // lanes], element % lanes) for array, element in chosen]
+            pieces.append(self.gathered(dtype, picked, width))
             at += width
         return Array(dtype, len(sources), tuple(pieces))
 
-    def piece(self, array: Array, places: Sequence[int], width: int) -> Value:
+    def piece(self, array: Array, positions: Sequence[int], width: int) -> Value:
         """One piece of ``width`` lanes from elements of an array."""
         lanes = self.lanes
-        return self.gathered(array.dtype, [(array.pieces[place // lanes], place % lanes) for place in places], width)
+        return self.gathered(
+            array.dtype, [(array.pieces[position // lanes], position % lanes) for position in positions], width
+        )
 
-    def gathered(self, dtype: np.dtype, places: Sequence[tuple[Value, int]], width: int) -> Value:
+    def gathered(self, dtype: np.dtype, chosen: Sequence[tuple[Value, int]], width: int) -> Value:
         """One piece from lanes of other pieces."""
-        first = places[0][0]
-        whole_piece = [lane for _, lane in places] == list(range(first.part.lanes.width))
-        if whole_piece and all(value is first for value, _ in places):
+        first = chosen[0][0]
+        whole_piece = [lane for _, lane in chosen] == list(range(first.part.lanes.width))
+        if whole_piece and all(value is first for value, _ in chosen):
             return first
         parts = []
         for number in range(len(first.parts)):
-            registers = [(value.parts[number], lane) for value, lane in places]
+            registers = [(value.parts[number], lane) for value, lane in chosen]
             parts.append(self._register(registers, width))
         return Value(dtype, tuple(parts))
 
-    def _register(self, places: Sequence[tuple[V, int]], width: int) -> V:
-        lanes, element = self.emit(width).lanes, places[0][0].element
+    def _register(self, chosen: Sequence[tuple[V, int]], width: int) -> V:
+        lanes, element = self.emit(width).lanes, chosen[0][0].element
         if width == 1:
-            register, lane = places[0]
+            register, lane = chosen[0]
             return V(lanes, element, register.lanes.extract(register, lane))
-        sources = list({id(register): register for register, _ in places}.values())
+        sources = list({id(register): register for register, _ in chosen}.values())
         if len(sources) == 1 and sources[0].lanes.width == 1:
             return lanes.splat(sources[0].text, element)
         made: str | None = None
         for source in sources:
-            wanted = [lane if register is source else None for register, lane in places]
-            made = self._placed(made, source, wanted, lanes)
+            wanted = [lane if register is source else None for register, lane in chosen]
+            made = self._inserted(made, source, wanted, lanes)
         assert made is not None
         return V(lanes, element, made)
 
-    def _placed(self, made: str | None, source: V, wanted: Sequence[int | None], lanes: Lanes) -> str:
+    def _inserted(self, made: str | None, source: V, wanted: Sequence[int | None], lanes: Lanes) -> str:
         """``made`` with the wanted lanes replaced by lanes of ``source``."""
         writer, type_ = self.writer, lanes.type(source.element)
         if source.lanes.width == 1:
-            for place, lane in enumerate(wanted):
+            for slot, lane in enumerate(wanted):
                 if lane is not None:
                     one = f"{source.element} {source.text}"
-                    made = writer.op(f"insertelement {type_} {made or 'poison'}, {one}, i64 {place}")
+                    made = writer.op(f"insertelement {type_} {made or 'poison'}, {one}, i64 {slot}")
             assert made is not None
             return made
         moved = source.text
@@ -143,7 +145,7 @@ class Scope:
             moved = writer.op(f"shufflevector {wide} {source.text}, {wide} poison, {mask}")
         if made is None:
             return moved
-        blend = [place + (lanes.width if lane is not None else 0) for place, lane in enumerate(wanted)]
+        blend = [slot + (lanes.width if lane is not None else 0) for slot, lane in enumerate(wanted)]
         return lanes.shuffle(made, moved, source.element, blend, lanes.width)
 
     def splat(self, array: Array, width: int) -> Value:

@@ -137,9 +137,9 @@ class RoutineWriter:
         writer, outer_scope, outer_row = self.writer, self.scope, (self.row, self.downwards)
         head, body, done = writer.fresh_label(), writer.fresh_label(), writer.fresh_label()
         homes = self.homes
-        places, outer_homes, outer_written = homes.settled(self, s), homes.at, homes.written
+        buffers, outer_homes, outer_written = homes.settled(self, s), homes.at, homes.written
         before = writer.block
-        initial = outer_scope.flatten([self.values[n] for k, n in enumerate(s.initial) if k not in places])
+        initial = outer_scope.flatten([self.values[n] for k, n in enumerate(s.initial) if k not in buffers])
         held = [_held(writer, type_) for type_, _ in initial]
         first = _widened(writer, initial, held)
         writer.branch(head)
@@ -156,15 +156,15 @@ class RoutineWriter:
                 name if type_ == to else writer.op(f"icmp ne {to} {name}, zeroinitializer")
                 for (type_, _), to, name in kept
             ]
-            arrays = iter(outer_scope.rebuild([kind for k, kind in enumerate(types) if k not in places], texts))
+            arrays = iter(outer_scope.rebuild([kind for k, kind in enumerate(types) if k not in buffers], texts))
             near = outer_scope.inner()
             return [
-                near.load(kind.dtype, kind.size, places[k]) if k in places else next(arrays)
+                near.load(kind.dtype, kind.size, buffers[k]) if k in buffers else next(arrays)
                 for k, kind in enumerate(types)
             ]
 
         homes.written = frozenset()
-        goes_on = self.test(s, state(), places, count)
+        goes_on = self.test(s, state(), buffers, count)
         writer.branch_if(goes_on, body, done)
         writer.label(body)
         self.scope, self.row, self.downwards = outer_scope.inner(), count, s.reverse
@@ -172,11 +172,11 @@ class RoutineWriter:
             last = writer.index("sub", self.trips[s.trips], "1")
             self.row = writer.index("sub", last, count)
         self.values.update(zip(s.body.arguments, state(), strict=True))
-        homes.at.update({s.body.arguments[k]: place for k, place in places.items()})
-        homes.written = frozenset(places.values())
+        homes.at.update({s.body.arguments[k]: buffer for k, buffer in buffers.items()})
+        homes.written = frozenset(buffers.values())
         results = self.run(s.body)
-        homes.put_back(self, s, places, results)
-        following = [result for k, result in enumerate(results) if k not in places]
+        homes.put_back(self, s, buffers, results)
+        following = [result for k, result in enumerate(results) if k not in buffers]
         following = _widened(writer, self.scope.flatten(following), held)
         counted = writer.op(f"add nsw i64 {count}, 1")
         self.poll(counted)
@@ -210,14 +210,14 @@ class RoutineWriter:
         writer.label(stay)
         self.stops = True
 
-    def test(self, s: routine.Repeat, state: list[Array], places: dict[int, str], count: str) -> str:
+    def test(self, s: routine.Repeat, state: list[Array], buffers: dict[int, str], count: str) -> str:
         """Whether the loop continues, as i1."""
         if s.cond is None:
             assert s.trips is not None
             return self.writer.compare_index("slt", count, self.trips[s.trips])
         self.scope = self.scope.inner()
         self.values.update(zip(s.cond.arguments, state, strict=True))
-        self.homes.at.update({s.cond.arguments[k]: place for k, place in places.items()})
+        self.homes.at.update({s.cond.arguments[k]: buffer for k, buffer in buffers.items()})
         (result,) = self.run(s.cond)
         return self.holds(s, result)
 
@@ -241,19 +241,19 @@ class RoutineWriter:
             homes.append(self.homes.at)
             writer.branch(join)
         writer.label(join)
-        self.homes.at = {n: place for n, place in outer_homes.items() if all(one.get(n) == place for one in homes)}
-        places = [self.homes.common(s, k, homes) for k in range(len(s.outs))]
+        self.homes.at = {n: buffer for n, buffer in outer_homes.items() if all(one.get(n) == buffer for one in homes)}
+        buffers = [self.homes.common(s, k, homes) for k in range(len(s.outs))]
         texts: list[list[str]] = [[] for _ in s.outs]
-        for k in [k for k, place in enumerate(places) if place is None]:
+        for k in [k for k, buffer in enumerate(buffers) if buffer is None]:
             for j, (type_, _) in enumerate(incoming[0][1][k]):
                 texts[k].append(writer.phi(type_, *((registers[k][j][1], label) for label, registers in incoming)))
         self.scope = outer_scope.inner()
-        for n, place, given in zip(s.outs, places, texts, strict=True):
+        for n, buffer, given in zip(s.outs, buffers, texts, strict=True):
             kind = self.type(n)
-            if place is None:
+            if buffer is None:
                 (self.values[n],) = self.scope.rebuild([kind], given)
             else:
-                self.values[n], self.homes.at[n] = self.scope.load(kind.dtype, kind.size, place), place
+                self.values[n], self.homes.at[n] = self.scope.load(kind.dtype, kind.size, buffer), buffer
 
 
 def _held(writer: Writer, type_: str) -> str:

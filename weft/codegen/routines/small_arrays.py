@@ -91,8 +91,8 @@ def _row(scope: Scope, s: routine.Fold, args: Sequence[Array]) -> Accumulators:
     accs = [reduce_tree.identities(s, emit)] * -(-used // width)
     for at in range(0, s.run, width):
         here = min(width, s.run - at)
-        places = [s.place(0, 0, at + min(lane, here - 1)) for lane in range(width)]
-        values = tuple(scope.piece(arg, places, width) for arg in args)
+        positions = [s.position(0, 0, at + min(lane, here - 1)) for lane in range(width)]
+        values = tuple(scope.piece(arg, positions, width) for arg in args)
         index = None
         if s.kind.needs_index:
             index = scope.constant_piece(np.arange(at, at + width, dtype=np.int64), width)
@@ -116,7 +116,7 @@ def _elements(scope: Scope, s: routine.Fold, args: Sequence[Array], first: int, 
     for outer in range(s.outer):
         lanes = [none] * min(s.run, LANES if s.tree == "row" else 1)
         for i in range(s.run):
-            values = tuple(scope.piece(arg, [s.place(k, outer, i) for k in kept], width) for arg in args)
+            values = tuple(scope.piece(arg, [s.position(k, outer, i) for k in kept], width) for arg in args)
             index = emit.const(i, elements.INT64) if s.kind.needs_index else None
             one = reduce_tree.prepared_of(s, emit, values, index)
             lanes[i % len(lanes)] = reduce_tree.combine(s, emit, lanes[i % len(lanes)], one)

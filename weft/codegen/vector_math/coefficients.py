@@ -272,7 +272,7 @@ POW_LOG2 = (
     -0.1926451424358885,
     -0.09310947963388926,
 )
-# POW_INVERSE: c near 16 / i at place i mod 16, i = 12 to 24; POW_LOG_HIGH, POW_LOG_LOW: -log c, the first in 42 bits
+# POW_INVERSE: c near 16 / i at index i mod 16, i = 12 to 24; POW_LOG_HIGH, POW_LOG_LOW: -log c, the first in 42 bits
 POW_INVERSE = (
     1.0,
     0.9411764740943909,

@@ -45,9 +45,9 @@ def reduce_f32(x: V, needed: V) -> list[V]:
     lanes, writer = x.lanes, x.lanes.writer
     single, type_ = Lanes(writer, 1), lanes.type("double")
 
-    def add(place: str, values: list[str]) -> list[str]:
+    def add(offset: str, values: list[str]) -> list[str]:
         fraction, rest, quadrant = (V(lanes, "double", text) for text in values)
-        part = single.looked_up("two_over_pi_f32", PARTS_F32, V(single, "i64", place), "double")
+        part = single.looked_up("two_over_pi_f32", PARTS_F32, V(single, "i64", offset), "double")
         turns = x * lanes.splat(part.text, "double")
         more = (turns - turns.rint()) * 4.0
         total = fraction + more
@@ -68,8 +68,8 @@ def reduce_f64(x: V) -> list[V]:
     lanes, bits = x.lanes, x.bits()
     exponent = bits.lshr(52) & 0x7FF
     mantissa = ((bits & ((1 << 52) - 1)) | 1 << 52) << (exponent & 7)
-    place = exponent.lshr(3) ^ 0xFF
-    low, middle, high = (lanes.looked_up("two_over_pi", WORDS, place, "i64", k) for k in (0, 8, 16))
+    offset = exponent.lshr(3) ^ 0xFF
+    low, middle, high = (lanes.looked_up("two_over_pi", WORDS, offset, "i64", k) for k in (0, 8, 16))
     wide = mantissa.cast("zext", "i128")
     below = wide * low.cast("zext", "i128")
     within = wide * middle.cast("zext", "i128") + below.lshr(64)

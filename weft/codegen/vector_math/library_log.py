@@ -56,8 +56,8 @@ def log_f64(x: V) -> V:
     """log x for a normal x > 0 that differs from 1 by a sixteenth or more, in one lane."""
     lanes, bits = x.lanes, x.bits()
     beyond = bits - LEAST
-    place = (beyond.lshr(45) & 127) << 4
-    inverse, log = (lanes.looked_up("library_log_words", _words(), place, "double", k) for k in (0, 8))
+    offset = (beyond.lshr(45) & 127) << 4
+    inverse, log = (lanes.looked_up("library_log_words", _words(), offset, "double", k) for k in (0, 8))
     k = (beyond >> 52).to_float("double")
     r = (bits - (beyond & -(1 << 52))).as_float().fma(inverse, -1.0)
     log = k.fma(LN2_HIGH, log)

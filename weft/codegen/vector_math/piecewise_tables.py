@@ -211,7 +211,7 @@ ERFCX = (
         8.36352676e-09, 3.12643511e-09,
     ),
 )  # fmt: skip
-# cube root of 2**k m, m in [1, 2), k = 0, 1, 2, by eighths of m; places 16 to 23 are not used: error 0.54 ulp
+# cube root of 2**k m, m in [1, 2), k = 0, 1, 2, by eighths of m; entries 16 to 23 are not used: error 0.54 ulp
 CBRT = (
     (
         1.0646088, 1.1914113, 1.3124623, 1.4383749, 1.5663301, 1.6909435, 1.8128082, 1.9362662, 1.0594548,

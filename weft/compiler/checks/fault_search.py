@@ -79,8 +79,8 @@ def error_of(fault: Fault, program: str, iterations: Sequence[int]) -> CheckErro
     if captured is None or captured[0] is check_scopes.EAGER:  # a program for many calls, this one among them
         captured = source_info.capture()
     backward = captured is not None and BACKWARD in captured[2]
-    place = source_info.summarize(captured)
-    lines = [fault.what, f"at {place}"]
+    location = source_info.summarize(captured)
+    lines = [fault.what, f"at {location}"]
     if backward:
         lines.append("in the gradient of that line")
     lines += [f"{operand}" for operand in fault.operands]
@@ -91,7 +91,7 @@ def error_of(fault: Fault, program: str, iterations: Sequence[int]) -> CheckErro
     lines.append(f"in jit({program})")
     return kind(
         "\n  ".join(lines), check=fault.check, primitive=fault.equation.primitive.name, index=fault.element,
-        operands=fault.values, line=place, backward=backward,
+        operands=fault.values, line=location, backward=backward,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from weft import dtypes, errors, runtime
 from weft._base.record import NamedTuple
 from weft.compiler.checks import fault_search
-from weft.compiler.plans.instructions import DonatedOutput, Fill, Guard, Place
+from weft.compiler.plans.instructions import DonatedOutput, Fill, Guard, Location
 from weft.core import kinds
 from weft.core.programs import check_scopes
 from weft.core.programs.jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
@@ -110,12 +110,12 @@ class PlannedGuards:
     def clear(self) -> Fill:
         """Nothing has been found yet."""
         variable = self.words.variable
-        return Fill(self.memory.place(variable), variable.aval.nbytes, 0)
+        return Fill(self.memory.location(variable), variable.aval.nbytes, 0)
 
-    def word(self, number: int) -> Place:
+    def word(self, number: int) -> Location:
         """The byte of a step."""
         byte = self.words.numbers[number] if self.words.numbers else number
-        return self.memory.place(self.words.variable, byte)
+        return self.memory.location(self.words.variable, byte)
 
     def region(self, number: int) -> Region | None:
         """What the guard of a step looks at; None if it has none."""
@@ -132,7 +132,7 @@ class PlannedGuards:
             equations = [step.equation] if scanned and number not in memory.epilogues else []
         else:
             outputs = step.kernel.outputs
-            moved = [o.places.equation if o.places else o.starts for o in outputs]
+            moved = [o.targets.equation if o.targets else o.starts for o in outputs]
             equations = [*step.kernel.equations, *step.kernel.dynamic.values(), *[e for e in moved if e is not None]]
             if number in memory.products:
                 equations.append(memory.kernels.steps[memory.products[number][0]].equation)
@@ -165,7 +165,7 @@ class PlannedGuards:
 
     def _stored(self, step: Step) -> list[Any]:
         assert step.kernel is not None
-        return [o.places.equation.outvars[0] if o.places else o.node.atom for o in step.kernel.outputs]
+        return [o.targets.equation.outvars[0] if o.targets else o.node.atom for o in step.kernel.outputs]
 
     def _is_in_memory(self, variable: Any) -> bool:
         base = self.memory.base(variable)
@@ -186,7 +186,7 @@ class PlannedGuards:
         over = {slot for v in stored for slot in self._same_memory(self.memory.slot(v))}  # overwritten, in place
         given = [v for v in region.read if self.memory.slot(v) not in over]
         read = [v for v in dict.fromkeys([*given, *stored]) if self._can_be_shown(v)]
-        operands = tuple([(*memory.place(v)[:2], v.aval) for v in read])
+        operands = tuple([(*memory.location(v)[:2], v.aval) for v in read])
         search = fault_search.Search(self.words.name, self.words.option, region.equations, tuple(read), region.written)
         if step.kernel is not None:
             return [Guard(search, operands, self.word(number), ())]
@@ -208,7 +208,7 @@ class PlannedGuards:
     def _can_be_shown(self, variable: Var) -> bool:
         return isinstance(variable.aval.dtype, np.dtype)
 
-    def _scan(self, variable: Var, words: frozenset[str]) -> tuple[Place, int, int, int] | None:
+    def _scan(self, variable: Var, words: frozenset[str]) -> tuple[Location, int, int, int] | None:
         """How a result is looked through; None if it cannot hold what is looked for."""
         dtype = np.dtype(variable.aval.dtype)
         part = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
@@ -216,7 +216,7 @@ class PlannedGuards:
         if exponent is None or not words & {"nan", "overflow"} or not variable.aval.size:
             return None
         least = exponent if "overflow" in words else exponent + 1
-        return self.memory.place(variable), variable.aval.nbytes // part.itemsize, part.itemsize, least
+        return self.memory.location(variable), variable.aval.nbytes // part.itemsize, part.itemsize, least
 
 
 def _words(equation: JaxprEqn) -> frozenset[str]:

@@ -51,8 +51,8 @@ def regions(equation: JaxprEqn, maker_of: Callable[[Any], Any]) -> list[tuple[Pi
         if any(part.fill for part, _ in inside):
             found.append((piece, atom))
         else:
-            placed = [Piece(part.operand, part.region.within(piece.region), part.index_map) for part, _ in inside]
-            found += zip(placed, [leaf for _, leaf in inside], strict=True)
+            joined = [Piece(part.operand, part.region.within(piece.region), part.index_map) for part, _ in inside]
+            found += zip(joined, [leaf for _, leaf in inside], strict=True)
     return found
 
 

@@ -46,20 +46,20 @@ class _Fusion(Grouping):
 
     def run(self) -> Kernels:
         for equation in reversed(self.jaxpr.eqns):
-            self._place(equation)
+            self._visit(equation)
         if not self.alone:
             self._merge_siblings()
         groups.run_readers_first(self.groups, self.users_of)
         steps = tuple([self._step(group) for group in in_order(self.groups)])
         return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
 
-    def _place(self, equation: JaxprEqn) -> None:
+    def _visit(self, equation: JaxprEqn) -> None:
         kind = equation.primitive.kind
         outs = equation.outvars
         if not equation.effects and not any(self.is_needed(v) for v in outs):
             return
         if isinstance(kind, FUSABLE) and not (isinstance(kind, kinds.Identity) and kind.barrier):
-            self._place_fusable(equation, kind)
+            self._visit_fusable(equation, kind)
         elif isinstance(kind, (kinds.Reshape, kinds.Identity)) or windows.writes_nothing(equation):
             movement_groups.alias(self, equation)
         elif isinstance(kind, kinds.Assemble):
@@ -75,7 +75,7 @@ class _Fusion(Grouping):
 
     # fusable equations
 
-    def _place_fusable(self, equation: JaxprEqn, kind: Any) -> None:
+    def _visit_fusable(self, equation: JaxprEqn, kind: Any) -> None:
         users = self.readers(equation)
         stored = not self.stored.isdisjoint(equation.outvars)
         if isinstance(kind, kinds.View):

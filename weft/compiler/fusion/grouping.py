@@ -30,8 +30,8 @@ class Grouping:
     def __init__(self, jaxpr: Jaxpr, on: Target, alone: bool = False) -> None:
         self.jaxpr, self.dims = jaxpr, dimensions(jaxpr)
         dims, known = self.dims, rewrite.index(jaxpr)
-        self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
-        self.absorber = Absorber(dims, self.places, known.makers, on.model.second_cache)
+        self.positions = {equation: position for position, equation in enumerate(jaxpr.eqns)}
+        self.absorber = Absorber(dims, self.positions, known.makers, on.model.second_cache)
         self.made = {v for e in jaxpr.eqns if isinstance(e.primitive.kind, FUSABLE) for v in e.outvars}
         self.makers, self.uses = known.makers, known.uses
         self.groups: list[Group] = []
@@ -94,7 +94,7 @@ class Grouping:
                 user.run_after((group,))
 
     def new_group(self, equation: JaxprEqn) -> Group:
-        group = Group(self.places[equation])
+        group = Group(self.positions[equation])
         self.groups.append(group)
         return group
 

@@ -39,7 +39,7 @@ UPDATED = "the array is updated in place: what is read of it is stored first"
 MANY_ALIKE = 256  # number of values from which a kernel of their own takes less time than computing them one by one
 SMALL_PART = 4  # a part is small if its array is this many times as large
 LONG_COLUMN = 4096  # elements; every phase reads a tile of such columns from memory again
-WAYS = 8  # places of a second cache where one line may lie
+WAYS = 8  # ways of a second cache: where one line may lie
 WORD = 4  # bytes of most types of elements
 LONG_SIDE = 64  # rows and columns from which reading across rows costs more than transposing tiles
 SCAN_COST = 2.0  # most cost that may join a scan along the last axis, whose loop has no vectors
@@ -132,8 +132,8 @@ def axis_for_dimensions(dims: Dimensions, variable: Any) -> tuple[list[Axis], Ac
 class Absorber:
     """The rules by which equations join groups, for one program; ``cache``: bytes of the target's second one."""
 
-    def __init__(self, dims: Dimensions, places: dict[Any, int], makers: Makers, cache: int) -> None:
-        self.dims, self.places, self.makers, self.cache = dims, places, makers, cache
+    def __init__(self, dims: Dimensions, positions: dict[Any, int], makers: Makers, cache: int) -> None:
+        self.dims, self.positions, self.makers, self.cache = dims, positions, makers, cache
 
     def absorb(self, group: Group, equation: JaxprEqn) -> str | None:
         """Compute an equation's wanted values inside a group; or return the reason against it."""
@@ -150,7 +150,7 @@ class Absorber:
             for atom, operand_access in operands:
                 if type(atom) is not Constant:
                     wanted.setdefault(atom, {})[operand_access] = None
-        group.equations[equation] = self.places[equation]
+        group.equations[equation] = self.positions[equation]
         return None
 
     def _accesses(self, group: Group, equation: JaxprEqn) -> list[Access]:
@@ -488,16 +488,16 @@ def depends(group: Group, other: Group) -> bool:
 
 
 def small_updates(equations: Sequence[JaxprEqn], present: Iterable[type]) -> dict[Any, list[int]]:
-    """Array -> the places in the program where a small part of it is updated. ``present``: the kinds of equations."""
+    """Array -> the positions of equations that update a small part of it. ``present``: the kinds of equations."""
     found: dict[Any, list[int]] = {}
     if kinds.DynamicUpdateSlice not in present and kinds.Scatter not in present:
         return found
-    for place, equation in enumerate(equations):
+    for position, equation in enumerate(equations):
         if isinstance(equation.primitive.kind, (kinds.DynamicUpdateSlice, kinds.Scatter)):
             array = equation.invars[0]
             of_update = 2 if isinstance(equation.primitive.kind, kinds.Scatter) else 1
             if type(array) is not Literal and equation.invars[of_update].aval.size <= array.aval.size // SMALL_PART:
-                found.setdefault(array, []).append(place)
+                found.setdefault(array, []).append(position)
     return found
 
 
@@ -508,11 +508,11 @@ def reads_updated(group: Group, equation: JaxprEqn, updates: dict[Any, list[int]
     updates one element reads before it writes.
     """
     for atom in equation.invars:
-        places = updates.get(atom) if type(atom) is not Literal else None
-        if not places or max([v.aval.size for v in equation.outvars]) > atom.aval.size // SMALL_PART:
+        positions = updates.get(atom) if type(atom) is not Literal else None
+        if not positions or max([v.aval.size for v in equation.outvars]) > atom.aval.size // SMALL_PART:
             continue
         points = math.prod([axis.extent for axis in group.axes])
-        if any(place < group.order or (place == group.order and points > 1) for place in places):
+        if any(position < group.order or (position == group.order and points > 1) for position in positions):
             return True
     return False
 

@@ -40,7 +40,7 @@ def _repetitions(group: Group, access: Access) -> float:
     """Vectors that are computed again, by loops around the axes that an access uses, or by lanes of short rows."""
     order = [*group.parallel, *[axis for axis in group.axes if axis.key in group.reduced]]
     used = {use.axis for use in access if use.axis != CONSTANT}
-    last = max([place for place, axis in enumerate(order) if axis.key in used], default=-1)
+    last = max([position for position, axis in enumerate(order) if axis.key in used], default=-1)
     times = math.prod([axis.extent for axis in order[: last + 1] if axis.key not in used])
     different = math.prod([axis.extent for axis in order if axis.key in used])
     again = times - 1.0 if times >= TIMES else 0.0

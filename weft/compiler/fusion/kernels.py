@@ -71,7 +71,7 @@ def kernel_of(group: Group) -> Kernel:
         outputs = tuple(
             [kernel.Output(seen(o.node), o.target, index_maps.compose(o.access, backwards)) for o in outputs]
         )
-    named = [*equations, *[o.places.equation for o in outputs if o.places]]
+    named = [*equations, *[o.targets.equation for o in outputs if o.targets]]
     names = list(dict.fromkeys(e.primitive.name for e in named if not isinstance(e.primitive.kind, UNNAMED)))
     return Kernel(
         name="_".join(names[-3:]) or "copy",

@@ -70,7 +70,7 @@ def _see_through(grouping: Grouping, group: Group, equation: JaxprEqn) -> bool:
     for access, used in zip(accesses, moved, strict=True):
         group.nodes[Node(out, access)] = (Node(operand, used),)
         group.want(Node(operand, used))
-    group.equations[equation] = grouping.places[equation]
+    group.equations[equation] = grouping.positions[equation]
     grouping.note_users(group, equation)
     return True
 
@@ -121,7 +121,7 @@ def _see_piece(grouping: Grouping, group: Group, equation: JaxprEqn, pieces: Seq
             if not isinstance(node.atom, kernel.Constant):
                 group.want(node)
                 grouping.use(node.atom, group, False)
-    group.equations[equation] = grouping.places[equation]
+    group.equations[equation] = grouping.positions[equation]
     grouping.users_of(out).pop(group, None)
     return True
 
@@ -197,7 +197,7 @@ def scatter(grouping: Grouping, equation: JaxprEqn) -> None:
         group.want(component)
     grouping.use(indices, group, False)
     access = kernel.window_access(found, out, space.access, sizes)
-    group.outputs.append(kernel.Output(node, out, access, None, kernel.Places(equation, tuple(components))))
+    group.outputs.append(kernel.Output(node, out, access, None, kernel.Targets(equation, tuple(components))))
     grouping.stored_by(out, group)
 
 

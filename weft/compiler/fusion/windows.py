@@ -65,7 +65,7 @@ def scatter_space(dims: Dimensions, equation: JaxprEqn) -> Space:
 def pieces_read(
     dims: Dimensions, group: Group, equation: JaxprEqn, pieces: Sequence[Piece]
 ) -> dict[Access, tuple[Node, ...]] | None:
-    """What a group reads at each of its accesses to an assembled array, in place of it; None if it cannot.
+    """What a group reads at each of its accesses to an assembled array, instead of it; None if it cannot.
 
     That is one operand; or one for each piece of short rows, and the index chooses among them (``loops.assembled``).
     """

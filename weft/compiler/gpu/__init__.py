@@ -1,1 +1,1 @@
-"""What a plan is on a GPU: launches in place of steps, and cells of a grid that are blocks of threads."""
+"""What a plan is on a GPU: launches instead of steps, and cells of a grid that are blocks of threads."""

@@ -135,15 +135,15 @@ def _block(read: Read) -> Rows | None:
 
 
 def candidates(step: resident.Repeat) -> dict[Key, int]:
-    """The places of operands at which kernels in each step read, and the number of the offset that moves them."""
+    """The locations of operands at which kernels in each step read, and the number of the offset that moves them."""
     own = {one.number for one in step.body if isinstance(one, resident.Offset)}
     inner = {one.number for one in resident.every(step.body) if isinstance(one, resident.Offset)}
-    others = {(place.base, place.moved) for place in resident.places(step.body, calls=False)}
+    others = {(location.base, location.moved) for location in resident.locations(step.body, calls=False)}
     found = dict[Key, int]()
-    for place in resident.places([one for one in step.body if isinstance(one, resident.Call)]):
-        numbers = inner.intersection(place.moved)
-        if place.base < 0 and len(numbers) == 1 and numbers <= own and (place.base, place.moved) not in others:
-            found[place.base, place.moved] = next(iter(numbers))
+    for location in resident.locations([one for one in step.body if isinstance(one, resident.Call)]):
+        numbers = inner.intersection(location.moved)
+        if location.base < 0 and len(numbers) == 1 and numbers <= own and (location.base, location.moved) not in others:
+            found[location.base, location.moved] = next(iter(numbers))
     return found
 
 
@@ -171,7 +171,7 @@ class Origins:
             return True
         found.add(at)
         if isinstance(step, resident.Offset):
-            return step.flag is None and all(self._known(place, at, found) for place, *_ in step.terms)
+            return step.flag is None and all(self._known(location, at, found) for location, *_ in step.terms)
         nest = step.kernel
         if not isinstance(nest, ir.Nest) or any(n != 1 for n in self.words[step.words :][: len(nest.dims)]):
             return False
@@ -179,54 +179,59 @@ class Origins:
             return False
         made, plain = written(nest, len(step.operands)), _loaded(nest)
         return all(
-            self._is_own(place)
+            self._is_own(location)
             if k in made
-            else (k in plain or place.base in self.bases) and self._known(place, at, found)
-            for k, place in enumerate(step.operands)
+            else (k in plain or location.base in self.bases) and self._known(location, at, found)
+            for k, location in enumerate(step.operands)
         )
 
-    def _is_own(self, place: resident.Place) -> bool:
+    def _is_own(self, location: resident.Location) -> bool:
         """Whether a region of the cell's memory begins there."""
-        return place.base >= 0 and place.base not in self.bases and not place.moved and not self._begin(place) % ALIGNED
+        return (
+            location.base >= 0
+            and location.base not in self.bases
+            and not location.moved
+            and not self._begin(location) % ALIGNED
+        )
 
-    def _known(self, place: resident.Place, before: int, found: set[int]) -> bool:
+    def _known(self, location: resident.Location, before: int, found: set[int]) -> bool:
         """Whether what lies there before a step follows from rows and from what is fixed."""
-        moved = [self.numbers[number] for number in place.moved if number in self.numbers]
+        moved = [self.numbers[number] for number in location.moved if number in self.numbers]
         if not all(self._needs(at, found) for at in moved):
             return False
-        if place.base in self.bases:
+        if location.base in self.bases:
             return True
         for at in reversed(range(before)):
             step = self.body[at]
-            if any(self._region(one) == self._region(place) for one in self._changed(step)):
-                same = isinstance(step, resident.Call) and self._key(place) in map(self._key, self._changed(step))
+            if any(self._region(one) == self._region(location) for one in self._changed(step)):
+                same = isinstance(step, resident.Call) and self._key(location) in map(self._key, self._changed(step))
                 return same and self._needs(at, found)
         return False
 
-    def _changed(self, step: Any) -> list[resident.Place]:
+    def _changed(self, step: Any) -> list[resident.Location]:
         """Where a step may write."""
         if isinstance(step, resident.Call):
             return [step.operands[k] for k in written(step.kernel, len(step.operands))]
-        return [] if isinstance(step, resident.Offset) else list(resident.places([step]))
+        return [] if isinstance(step, resident.Offset) else list(resident.locations([step]))
 
-    def _begin(self, place: resident.Place) -> int:
-        return 0 if place.offset is None else self.words[place.offset]
+    def _begin(self, location: resident.Location) -> int:
+        return 0 if location.offset is None else self.words[location.offset]
 
-    def _region(self, place: resident.Place) -> tuple[int, int]:
-        return place.base, self._begin(place) // ALIGNED
+    def _region(self, location: resident.Location) -> tuple[int, int]:
+        return location.base, self._begin(location) // ALIGNED
 
-    def _key(self, place: resident.Place) -> tuple[int, int, tuple[int, ...]]:
-        return place.base, self._begin(place), place.moved
+    def _key(self, location: resident.Location) -> tuple[int, int, tuple[int, ...]]:
+        return location.base, self._begin(location), location.moved
 
-    def early(self, steps: Iterable[int], fresh: Callable[[], resident.Place]) -> tuple[Any, ...]:
+    def early(self, steps: Iterable[int], fresh: Callable[[], resident.Location]) -> tuple[Any, ...]:
         """These steps, with memory of their own for what they write."""
-        now, found = dict[Any, resident.Place](), list[Any]()
+        now, found = dict[Any, resident.Location](), list[Any]()
         for step in [self.body[at] for at in sorted(steps)]:
             if isinstance(step, resident.Offset):
-                terms = [(now.get(self._key(place), place), *rest) for place, *rest in step.terms]
+                terms = [(now.get(self._key(location), location), *rest) for location, *rest in step.terms]
                 found.append(step.replace(terms=tuple(terms)))
                 continue
-            operands = [now.get(self._key(place), place) for place in step.operands]
+            operands = [now.get(self._key(location), location) for location in step.operands]
             for k in written(step.kernel, len(operands)):
                 now[self._key(step.operands[k])] = operands[k] = fresh()
             found.append(step.replace(operands=tuple(operands)))
@@ -238,20 +243,22 @@ class Origins:
         for at in sorted(steps, reverse=True):
             step, others = left[at], [*left[:at], *left[at + 1 :], self.ends]
             if isinstance(step, resident.Offset):
-                used = any(step.number in place.moved for place in resident.places(others))
+                used = any(step.number in location.moved for location in resident.locations(others))
             else:
-                used = any(self._is_read(place, [*left[at + 1 :], self.ends]) for place in self._changed(step))
+                used = any(self._is_read(location, [*left[at + 1 :], self.ends]) for location in self._changed(step))
             if not used:
                 left[at] = None
         return tuple([step for step in left if step is not None])
 
-    def _is_read(self, number: resident.Place, steps: Sequence[Any]) -> bool:
+    def _is_read(self, number: resident.Location, steps: Sequence[Any]) -> bool:
         """Whether some steps read a number before another one is written there."""
         for step in steps:
             changed = self._changed(step) if isinstance(step, resident.Call) else []
-            places = [place for place in resident.places([step]) if not any(place is one for one in changed)]
-            if any(self._region(place) == self._region(number) for place in places):
+            locations = [
+                location for location in resident.locations([step]) if not any(location is one for one in changed)
+            ]
+            if any(self._region(location) == self._region(number) for location in locations):
                 return True
-            if any(self._key(place) == self._key(number) for place in changed):
+            if any(self._key(location) == self._key(number) for location in changed):
                 return False
         return False

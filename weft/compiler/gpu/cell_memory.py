@@ -13,7 +13,7 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.compiler.plans import instructions
-from weft.compiler.plans.instructions import Place
+from weft.compiler.plans.instructions import Location
 from weft.compiler.plans.steps import Control, Launched, Plan, Run
 from weft.loops import ir
 from weft.loops.gpu import grid_products
@@ -76,7 +76,7 @@ def lives(planned: Plan, seen: Collection[int]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def views(planned: Plan) -> dict[int, tuple[int, Place]]:
+def views(planned: Plan) -> dict[int, tuple[int, Location]]:
     """Instructions that copy what lies side by side in an input that nothing writes: (the copy, where it lies)."""
     first, writes = planned.n_inputs + len(planned.outputs), dict[int, int]()
     for entry in planned.instructions:
@@ -97,7 +97,7 @@ def views(planned: Plan) -> dict[int, tuple[int, Place]]:
     return found
 
 
-def _copied(entry: Any) -> tuple[Place, Place] | None:
+def _copied(entry: Any) -> tuple[Location, Location] | None:
     """(to, from), if a launch copies an array whose elements lie side by side to such a one."""
     if not isinstance(entry, Launched) or not isinstance(entry.source, Run):
         return None
@@ -127,17 +127,17 @@ def _slots(entry: Any) -> tuple[list[int], list[int]]:
     """The slots that an instruction reads, and those that it writes."""
     if isinstance(entry, Launched):
         made, nowhere = written(entry.nest, len(entry.operands)), _nowhere(entry.nest)
-        pairs = [(place[0], k in made) for k, place in enumerate(entry.operands) if k != nowhere]
+        pairs = [(location[0], k in made) for k, location in enumerate(entry.operands) if k != nowhere]
         return [slot for slot, _ in pairs], [slot for slot, writes in pairs if writes]
     if isinstance(entry, Control):
         read, wrote = list[int](), list[int]()
-        for name, places in entry.places.items():
-            some = [places[0]] if name == "which" else [place[0] for place, _ in places]
+        for name, locations in entry.locations.items():
+            some = [locations[0]] if name == "which" else [location[0] for location, _ in locations]
             (wrote if name in ("carry", "outputs", "results") else read).extend(some)
         return read, wrote
     if isinstance(entry, instructions.Offset):
         return [slot for slot, *_ in entry.terms], [entry.word[0]] if entry.word is not None else []
-    to = [place[0] for place in (getattr(entry, "to", None),) if place is not None]
+    to = [location[0] for location in (getattr(entry, "to", None),) if location is not None]
     source = getattr(entry, "source", None)
     return [source[0]] if source is not None else [], to
 

@@ -19,7 +19,7 @@ from weft.loops.nests import Lowered
 def launched(
     planned: Plan, inner: resident_loops.Inner | None = None, library: Any = None, together: bool | None = None
 ) -> Plan:
-    """The plan with launches in place of what threads of a GPU can do; ``inner`` gives plans of programs in it.
+    """The plan with launches instead of what threads of a GPU can do; ``inner`` gives plans of programs in it.
 
     Without ``inner`` a loop may be one kernel, whose threads find run-time offsets themselves. ``library``: who may
     have large products (``context.Context.library``). ``together``: products and their epilogues are one launch.
@@ -61,8 +61,8 @@ def _apart(entry: Any, together: bool, library: Any) -> list[Any]:
     params, grids = grid_products.launches(kernel, gemm)
     kernel = kernel.replace(epilogue=grid_products.Epilogue(low.nest, operand))
     params += low.params.block() + grid.launches(low).words
-    places = (gemm.a, gemm.b, *run.operands)
-    found = Launched(entry, kernel, places, params, grids, grid_products.aligned(kernel))
+    locations = (gemm.a, gemm.b, *run.operands)
+    found = Launched(entry, kernel, locations, params, grids, grid_products.aligned(kernel))
     return [found] if found.n_words <= GPU_WORDS else [gemm, run]
 
 
@@ -78,8 +78,8 @@ def _launched(entry: Any, inner: resident_loops.Inner | None, library: Any) -> A
     if isinstance(entry, Run) and entry.lowered.gpu:
         return Launched(entry, entry.lowered.nest, entry.operands, *_of(entry.lowered))
     if isinstance(entry, Native) and grid.runs(entry.lowered.routine):
-        routine, places = entry.lowered.routine, tuple([place for place, _ in entry.places])
-        return Launched(entry, routine, places, entry.params(), grid.launches_of(routine, entry.lowered.extents))
+        routine, locations = entry.lowered.routine, tuple([location for location, _ in entry.locations])
+        return Launched(entry, routine, locations, entry.params(), grid.launches_of(routine, entry.lowered.extents))
     if isinstance(entry, instructions.Gemm):
         by_library = library_products.product(entry, library)
         if by_library is not None:
@@ -98,5 +98,5 @@ def _launched(entry: Any, inner: resident_loops.Inner | None, library: Any) -> A
         kernel = grid_sorts.sorting(entry)
         if kernel is not None:
             params, grids, scratch_bytes = grid_sorts.launches(kernel, entry)
-            return Launched(entry, kernel, grid_sorts.places(entry), params, grids, (), scratch_bytes)
+            return Launched(entry, kernel, grid_sorts.locations(entry), params, grids, (), scratch_bytes)
     return entry

@@ -107,8 +107,8 @@ def _with_epilogue(made: LibraryProduct, gemm: Gemm, run: Run) -> LibraryProduct
     epilogue = _EPILOGUES.get(_Reading(low, names).stored(), "")
     if not epilogue:
         return None
-    place = None if bias is None else run.operands[bias]
-    return made._replace(c=run.operands[written[0]], epilogue=epilogue, bias=place, where=link.lines(low.lines))
+    location = None if bias is None else run.operands[bias]
+    return made._replace(c=run.operands[written[0]], epilogue=epilogue, bias=location, where=link.lines(low.lines))
 
 
 def _is_row(low: Lowered, operand: int, columns: int) -> bool:

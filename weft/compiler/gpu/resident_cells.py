@@ -15,7 +15,7 @@ from weft._base.target_model import GPU_ROWS, GPU_SHARED, GPU_THREADS, GPU_TILES
 from weft.compiler.gpu import blocks_ahead, cell_memory, resident_loops
 from weft.compiler.gpu.cell_memory import ALIGNED
 from weft.compiler.gpu.resident_loops import At, UnfitError
-from weft.compiler.plans.instructions import Place
+from weft.compiler.plans.instructions import Location
 from weft.compiler.plans.steps import Control, Launched, Plan, UnfitCellsError
 from weft.core import kinds
 from weft.loops.gpu import resident
@@ -85,7 +85,7 @@ class _Maker(resident_loops.Maker):
 
     # steps
 
-    def _calls(self, entry: Launched, resolve: Callable[[Place], At]) -> list[resident.Call]:
+    def _calls(self, entry: Launched, resolve: Callable[[Location], At]) -> list[resident.Call]:
         found, reads = super()._calls(entry, resolve), blocks_ahead.reads(entry)
         for k, at in enumerate(map(resolve, entry.operands)):
             read = reads.get(k, blocks_ahead.Read(0))
@@ -107,50 +107,50 @@ class _Maker(resident_loops.Maker):
             pair = self._pair(block.rows * block.run, ALIGNED * len(steps))
             if pair is None:
                 continue
-            bases[key], source = self.base(), self.place(At(key[0], block.begin, key[1]))
+            bases[key], source = self.base(), self.location(At(key[0], block.begin, key[1]))
             words = self.word(block.run), self.word(block.rows), self.word(block.stride)
             ahead.append(resident.Ahead(bases[key], source, pair, *words, *block.shares(self.threads)))
             early |= steps
             for dim in [dim for read in self.reads[key] for dim in read.dims if dim.word >= 0 and dim.extent != 1]:
                 self.words[dim.word] = block.moved(dim.stride) // dim.unit
 
-        def to(place: resident.Place) -> resident.Place:
-            base = bases.get((place.base, place.moved))
-            return place if base is None else resident.Place(base)
+        def to(location: resident.Location) -> resident.Location:
+            base = bases.get((location.base, location.moved))
+            return location if base is None else resident.Location(base)
 
         body = origins.left(resident.moved(step.body, to), early)
         return step.replace(body=body, ahead=tuple(ahead), early=origins.early(early, lambda: self._behind(1)))
 
-    def _pair(self, nbytes: int, more: int) -> tuple[resident.Place, resident.Place] | None:
-        """Two places for a block that nothing else takes, if there is room, for ``more`` too, in all cells at once."""
+    def _pair(self, nbytes: int, more: int) -> tuple[resident.Location, resident.Location] | None:
+        """Two buffers for a block that nothing else takes, if there is room, for ``more`` too, in all cells at once."""
         end = self.launched_bytes() + more + 2 * -(-nbytes // ALIGNED) * ALIGNED
         if end > GPU_SHARED or end * self.cells > 2 * GPU_SHARED * GPU_TILES:
             return None
         return self._behind(nbytes), self._behind(nbytes)
 
-    def _behind(self, nbytes: int) -> resident.Place:
+    def _behind(self, nbytes: int) -> resident.Location:
         """Memory behind all that a cell has."""
         begin = self.memory.peaks[True]
         self.memory.peaks[True] = begin + -(-nbytes // ALIGNED) * ALIGNED
-        return self.place(At(0, begin))
+        return self.location(At(0, begin))
 
     def cell(self, entry: Control) -> resident.Cell:
         """What a block does of the cells of a grid."""
         ((body, donated),) = entry.programs()
-        planned, places, resolve = self.inner(body, donated, True), entry.places, self.operand
+        planned, locations, resolve = self.inner(body, donated, True), entry.locations, self.operand
         if planned is None:
             raise UnfitError
-        captured = [resolve(place) for place, _ in places["captured"]]
-        rows, made = ([(At(self.base()), resolve(p), n) for p, n in places[way]] for way in ("inputs", "outputs"))
+        captured = [resolve(location) for location, _ in locations["captured"]]
+        rows, made = ([(At(self.base()), resolve(p), n) for p, n in locations[way]] for way in ("inputs", "outputs"))
         slots = self._frame(planned, [*captured, *[at for at, *_ in rows]], [at for at, *_ in made])
         steps = self.steps(planned, slots)
         results = zip(slots[planned.n_inputs :], made, strict=False)
         steps += [
-            resident.Copy(self.place(at), self.place(result), self.word(stride))
+            resident.Copy(self.location(at), self.location(result), self.word(stride))
             for result, (at, _, stride) in results
             if result != at and stride
         ]
-        bases = [resident.Row(at.base, self.place(first), self.word(n)) for at, first, n in (*rows, *made)]
+        bases = [resident.Row(at.base, self.location(first), self.word(n)) for at, first, n in (*rows, *made)]
         fixed = {at.base for at in (*captured, *[at for at, *_ in rows])}
         fixed -= {at.base for at in slots[planned.n_inputs :]}
         steps = [self._brought(step, fixed) for step in steps]

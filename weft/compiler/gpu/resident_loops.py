@@ -27,7 +27,7 @@ from weft._base.target_model import (
 )
 from weft.compiler.gpu.cell_memory import ALIGNED
 from weft.compiler.plans import instructions
-from weft.compiler.plans.instructions import Gemm, Place
+from weft.compiler.plans.instructions import Gemm, Location
 from weft.compiler.plans.steps import Control, FusedEpilogue, Launched, Plan, Run
 from weft.core import kinds
 from weft.core.programs.jaxpr import ClosedJaxpr
@@ -84,7 +84,7 @@ class Maker:
     def __init__(self, inner: Inner, threads: int, near: bool) -> None:
         self.inner, self.threads, self.near = inner, threads, near
         self.words = [0]  # the first: where the arena begins in the block's memory
-        self.operands: dict[Place, int] = {}
+        self.operands: dict[Location, int] = {}
         self.arena_bytes = self.shared_bytes = 0
         # threads of a kernel, and of a block of one; whether one has barriers of its own
         self.most, self.widest, self.alone = 0, 0, False
@@ -112,9 +112,9 @@ class Maker:
 
     # addresses
 
-    def operand(self, place: Place) -> At:
-        """A place of the plan around it, as an operand of the kernel."""
-        return At(-1 - self.operands.setdefault(place, len(self.operands)))
+    def operand(self, location: Location) -> At:
+        """A location of the plan around it, as an operand of the kernel."""
+        return At(-1 - self.operands.setdefault(location, len(self.operands)))
 
     def word(self, value: int) -> int:
         self.words.append(int(value))
@@ -122,7 +122,7 @@ class Maker:
             raise UnfitError
         return len(self.words) - 1
 
-    def place(self, at: At, held: bool = False) -> resident.Place:
+    def location(self, at: At, held: bool = False) -> resident.Location:
         """The address; what a loop only reads may be a copy in the block's memory, unless threads hold it."""
         if at.base in self.captured and self.near and not held:
             nbytes = self.captured[at.base]
@@ -130,12 +130,12 @@ class Maker:
                 self.kept[at.base] = self.arena(nbytes)
             if at.base in self.kept:
                 at = At(0, self.kept[at.base].offset + at.offset, at.moved)
-        return resident.Place(at.base, self.word(at.offset) if at.offset else None, at.moved)
+        return resident.Location(at.base, self.word(at.offset) if at.offset else None, at.moved)
 
     def _copies(self) -> list[resident.Copy]:
         """What is brought to the block's memory before the loop."""
         return [
-            resident.Copy(self.place(to), self.place(At(base), True), self.word(self.captured[base]))
+            resident.Copy(self.location(to), self.location(At(base), True), self.word(self.captured[base]))
             for base, to in self.kept.items()
         ]
 
@@ -155,7 +155,7 @@ class Maker:
         """A block after which memory that was taken in it may be taken again."""
         return contextlib.nullcontext()
 
-    def control(self, entry: Control, resolve: Callable[[Place], At], outermost: bool = False) -> Any:
+    def control(self, entry: Control, resolve: Callable[[Location], At], outermost: bool = False) -> Any:
         plans = []
         for program, donated in entry.programs():
             planned = self.inner(program, donated, self.in_cells)
@@ -166,10 +166,10 @@ class Maker:
             return self._branch(entry, plans, resolve)
         return self._loop(entry, plans, resolve, outermost)
 
-    def _branch(self, entry: Control, plans: Sequence[Plan], resolve: Callable[[Place], At]) -> resident.Choose:
-        which = self.place(resolve(entry.places["which"]))
-        operands = [resolve(place) for place, _ in entry.places["operands"]]
-        results = [(resolve(place), nbytes) for place, nbytes in entry.places["results"]]
+    def _branch(self, entry: Control, plans: Sequence[Plan], resolve: Callable[[Location], At]) -> resident.Choose:
+        which = self.location(resolve(entry.locations["which"]))
+        operands = [resolve(location) for location, _ in entry.locations["operands"]]
+        results = [(resolve(location), nbytes) for location, nbytes in entry.locations["results"]]
         branches = []
         for planned in plans:
             slots = self._frame(planned, operands, [at for at, _ in results])
@@ -178,30 +178,30 @@ class Maker:
             for number, (at, nbytes) in enumerate(results):
                 found = slots[planned.n_inputs + number]
                 if found != at and nbytes:
-                    steps.append(resident.Copy(self.place(at), self.place(found), self.word(nbytes)))
+                    steps.append(resident.Copy(self.location(at), self.location(found), self.word(nbytes)))
             branches.append(tuple(steps))
         return resident.Choose(which, tuple(branches))
 
     def _loop(
-        self, entry: Control, plans: Sequence[Plan], resolve: Callable[[Place], At], outermost: bool
+        self, entry: Control, plans: Sequence[Plan], resolve: Callable[[Location], At], outermost: bool
     ) -> resident.Repeat:
-        places, (body, *cond) = entry.places, plans
+        locations, (body, *cond) = entry.locations, plans
         parts = entry.equation.primitive.kind.parts(entry.equation.params)
-        captured = [resolve(place) for place, _ in places["captured"]]
+        captured = [resolve(location) for location, _ in locations["captured"]]
         if outermost:
-            self.captured = {at.base: nbytes for at, (_, nbytes) in zip(captured, places["captured"], strict=True)}
-        tested = [resolve(place) for place, _ in places["tested"]]
-        homes = [(resolve(place), nbytes) for place, nbytes in places["carry"]]
+            self.captured = {at.base: nbytes for at, (_, nbytes) in zip(captured, locations["captured"], strict=True)}
+        tested = [resolve(location) for location, _ in locations["tested"]]
+        homes = [(resolve(location), nbytes) for location, nbytes in locations["carry"]]
         now, later = ([At(self.base()) for _ in homes] for _ in range(2))
-        rows = [(At(self.base()), resolve(place), stride) for place, stride in places["inputs"]]
-        made = [(At(self.base()), resolve(place), stride) for place, stride in places["outputs"]]
+        rows = [(At(self.base()), resolve(location), stride) for location, stride in locations["inputs"]]
+        made = [(At(self.base()), resolve(location), stride) for location, stride in locations["outputs"]]
         slots = self._frame(body, [*captured, *now, *[at for at, *_ in rows]], [*later, *[at for at, *_ in made]])
         results = slots[body.n_inputs :]
         stay = [results[k] == now[k] or nbytes == 0 for k, (_, nbytes) in enumerate(homes)]
         spares = [None if stays else self.arena(nbytes) for stays, (_, nbytes) in zip(stay, homes, strict=True)]
         steps = self.steps(body, slots)
         left = [
-            resident.Copy(self.place(at), self.place(result), self.word(stride))
+            resident.Copy(self.location(at), self.location(result), self.word(stride))
             for result, (at, _, stride) in zip(results[len(homes) : len(homes) + len(made)], made, strict=True)
             if result != at and stride
         ]
@@ -210,39 +210,39 @@ class Maker:
         carry = []
         for k, (home, nbytes) in enumerate(homes):
             spare = spares[k]
-            copied = None if spare is None or results[k] == later[k] else self.place(results[k])
-            start = self.place(self.arena(nbytes)) if outermost and self.near and nbytes else None
+            copied = None if spare is None or results[k] == later[k] else self.location(results[k])
+            start = self.location(self.arena(nbytes)) if outermost and self.near and nbytes else None
             if copied is not None and self.is_too_much(nbytes, MOST_BYTES):
                 raise UnfitError
-            place = None if spare is None else self.place(spare)
+            location = None if spare is None else self.location(spare)
             size = self.word(nbytes)
-            carry.append(resident.Carry(self.place(home), start, place, copied, size, now[k].base, later[k].base))
+            carry.append(resident.Carry(self.location(home), start, location, copied, size, now[k].base, later[k].base))
         avals = parts.body.in_avals[parts.n_consts + parts.n_carry :]
         moving = [
             resident.Row(
-                at.base, self.place(first), self.word(stride), self._ahead(stride, aval) if outermost else None
+                at.base, self.location(first), self.word(stride), self._ahead(stride, aval) if outermost else None
             )
             for (at, first, stride), aval in zip(rows, avals, strict=True)
         ]
-        moving += [resident.Row(at.base, self.place(first), self.word(stride)) for at, first, stride in made]
+        moving += [resident.Row(at.base, self.location(first), self.word(stride)) for at, first, stride in made]
         trips = self.word(-1 if parts.trips is None else parts.trips)
         whole = resident.Repeat(tuple(carry), tuple(moving), tuple(steps), tuple(left), trips, parts.reverse)
         if not cond:
             return whole
         answer = self.arena(1)
         slots = self._frame(cond[0], [*tested, *now], [answer])
-        asked, found = self.steps(cond[0], slots), self.place(slots[cond[0].n_inputs])
+        asked, found = self.steps(cond[0], slots), self.location(slots[cond[0].n_inputs])
         return whole.replace(cond=tuple(asked), answer=found)
 
     def is_too_much(self, work: float, most: int) -> bool:
         """Whether one block should not do so much of a step."""
         return work > most
 
-    def _ahead(self, stride: int, aval: Any) -> tuple[resident.Place, resident.Place] | None:
+    def _ahead(self, stride: int, aval: Any) -> tuple[resident.Location, resident.Location] | None:
         """Where rows are brought ahead: those of a word for each thread."""
         if not self.near or aval.dtype.itemsize % 4 or not 0 < stride <= 4 * self.threads:
             return None
-        return self.place(self.arena(stride)), self.place(self.arena(stride))
+        return self.location(self.arena(stride)), self.location(self.arena(stride))
 
     def _frame(self, planned: Plan, inputs: Sequence[At], results: Sequence[At]) -> list[At]:
         """The addresses of a program's slots: inputs, results (some are an input or another result), temporaries."""
@@ -265,8 +265,8 @@ class Maker:
         offsets: dict[int, int] = {}  # of this program
         return [step for entry in planned.instructions for step in self.step(entry, slots, offsets)]
 
-    def resolved(self, place: Place, slots: Sequence[At], offsets: dict[int, int]) -> At:
-        slot, offset, number = place
+    def resolved(self, location: Location, slots: Sequence[At], offsets: dict[int, int]) -> At:
+        slot, offset, number = location
         at = slots[slot]
         moved = (*at.moved, offsets[number]) if number >= 0 else at.moved
         return At(at.base, at.offset + offset, moved)
@@ -274,8 +274,8 @@ class Maker:
     def step(self, entry: Any, slots: Sequence[At], offsets: dict[int, int]) -> list[Any]:
         """What an instruction is; ``offsets``: the numbers of this kernel's for those of the program."""
 
-        def resolve(place: Place) -> At:
-            return self.resolved(place, slots, offsets)
+        def resolve(location: Location) -> At:
+            return self.resolved(location, slots, offsets)
 
         if isinstance(entry, Launched):
             return list(self._calls(entry, resolve))
@@ -286,22 +286,22 @@ class Maker:
         if isinstance(entry, instructions.Copy | instructions.Fill) and self.is_too_much(entry.nbytes, MOST_BYTES):
             raise UnfitError
         if isinstance(entry, instructions.Copy):
-            to, source = self.place(resolve(entry.to)), self.place(resolve(entry.source))
+            to, source = self.location(resolve(entry.to)), self.location(resolve(entry.source))
             return [resident.Copy(to, source, self.word(entry.nbytes))]
         if isinstance(entry, instructions.Fill):
-            return [resident.Fill(self.place(resolve(entry.to)), entry.byte, self.word(entry.nbytes))]
+            return [resident.Fill(self.location(resolve(entry.to)), entry.byte, self.word(entry.nbytes))]
         if not isinstance(entry, instructions.Offset):
             raise UnfitError
         self._offsets += 1
         offsets[entry.number] = self._offsets
         terms = [
-            (self.place(resolve((slot, offset, -1))), np.dtype(char), self.word(most), self.word(stride))
+            (self.location(resolve((slot, offset, -1))), np.dtype(char), self.word(most), self.word(stride))
             for slot, offset, char, most, stride in entry.terms
         ]
-        flag = None if entry.word is None else self.place(resolve(entry.word))
+        flag = None if entry.word is None else self.location(resolve(entry.word))
         return [resident.Offset(self._offsets, tuple(terms), flag)]
 
-    def _calls(self, entry: Launched, resolve: Callable[[Place], At]) -> list[resident.Call]:
+    def _calls(self, entry: Launched, resolve: Callable[[Location], At]) -> list[resident.Call]:
         """A call for each launch; neighbours of a nest's points need not be one thread's."""
         grids = entry.grids
         if isinstance(entry.source, Run) and grids[0][0] in ("points", "tiles"):
@@ -316,11 +316,11 @@ class Maker:
                 grids = grid_products.launches(entry.nest, gemm, True)[1]
         if isinstance(entry.source, instructions.Sort) and len(grids) > 1:  # of long rows
             raise UnfitError
-        held = self._held(entry, [resolve(place) for place in entry.operands])
+        held = self._held(entry, [resolve(location) for location in entry.operands])
         if held is not None:
             return [held]
-        places = tuple([self.place(resolve(place)) for place in entry.operands])
-        scratch = self.place(self.arena(entry.scratch_bytes)) if entry.scratch_bytes else None
+        locations = tuple([self.location(resolve(location)) for location in entry.operands])
+        scratch = self.location(self.arena(entry.scratch_bytes)) if entry.scratch_bytes else None
         first = len(self.words)
         for value in struct.unpack(f"<{len(entry.params) // 8}q", entry.params):
             self.word(value)
@@ -335,7 +335,7 @@ class Maker:
                 raise UnfitError
             self.shared_bytes = max(self.shared_bytes, nbytes)
             once = x <= side_by_side
-            found.append(resident.Call(entry.nest, name, places, scratch, first, self.word(x), n, once))
+            found.append(resident.Call(entry.nest, name, locations, scratch, first, self.word(x), n, once))
             self.most, self.widest, self.alone = max(self.most, x * n), max(self.widest, n), self.alone or not free
         return found
 
@@ -362,10 +362,10 @@ class Maker:
         if self.held_terms + each * size > registers:
             return None
         self.held_terms += each * size
-        places = tuple([self.place(at, k == matrix) for k, at in enumerate(ats)])
+        locations = tuple([self.location(at, k == matrix) for k, at in enumerate(ats)])
         first = len(self.words)
         for value in struct.unpack(f"<{len(entry.params) // 8}q", entry.params):
             self.word(value)
         self.most = max(self.most, n)
         held = resident.Held(matrix, each, each * resident.HELD_THREADS == terms)
-        return resident.Call(kernel, "vector", places, None, first, self.word(n), GPU_THREADS, True, held)
+        return resident.Call(kernel, "vector", locations, None, first, self.word(n), GPU_THREADS, True, held)

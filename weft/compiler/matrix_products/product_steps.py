@@ -1,4 +1,4 @@
-"""Steps of matrix products: what they read; products that write their result transposed, in place of a copy.
+"""Steps of matrix products: what they read; products that write their result transposed, instead of a copy.
 
     dot_general n v -> o f32[2,4,64,32];  kernel transpose o -> p f32[2,64,4,32]
     dot_general n v -> p, order (0, 2, 1, 3)       rows of p are 128 elements apart, its second batch dimension 32
@@ -40,7 +40,7 @@ def step_reads(step: Step) -> list[Any]:
 def kernel_reads(kernel: Kernel) -> list[Any]:
     """The variables that a kernel loads."""
     wanted = [output.node for output in kernel.outputs]
-    wanted += [node for output in kernel.outputs if output.places is not None for node in output.places.components]
+    wanted += [node for output in kernel.outputs if output.targets is not None for node in output.targets.components]
     leaves = [node.atom for node in reachable(kernel.nodes, wanted) if node not in kernel.nodes]
     found = [atom for atom in leaves if atom not in kernel.dynamic]
     gathers = [e.invars[:1] for e in kernel.equations if isinstance(e.primitive.kind, kinds.Gather)]

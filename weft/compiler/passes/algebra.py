@@ -71,7 +71,7 @@ class _Algebra:
 
 def _literal_key(literal: Literal) -> Any:
     value = literal.val
-    return (value.place if type(value) is Size else np.asarray(value).tobytes(), literal.aval)
+    return (value.slot if type(value) is Size else np.asarray(value).tobytes(), literal.aval)
 
 
 def is_literal(atom: Any) -> bool:
@@ -163,7 +163,7 @@ def _elementwise(equation: JaxprEqn, makers: Makers) -> Any:
 
 
 def _view(equation: JaxprEqn, makers: Makers) -> Any:
-    """The operand of a view, or of a view of a view, that shows every element at its own place; None for others."""
+    """The operand of a view, or of a view of a view, that shows every element at its own index; None for others."""
     kind, operand, out = equation.primitive.kind, equation.invars[0], equation.outvars[0].aval
     inner = makers.of(operand)
     if operand.aval.shape == out.shape and kind.index_map(operand.aval, out, equation.params) == identity(out.ndim):

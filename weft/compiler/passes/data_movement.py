@@ -53,10 +53,10 @@ class DefUse:
             kind = equation.primitive.kind
             in_place = isinstance(kind, _IN_PLACE) or type(kind) in pulls
             in_place = in_place or (isinstance(kind, kinds.Reshape) and unit_pairs(equation))
-            for place, atom in enumerate(equation.invars):
+            for position, atom in enumerate(equation.invars):
                 if isinstance(atom, Literal):
                     continue
-                counts = self.moved if type(kind) in pulls and place == 0 else self.others
+                counts = self.moved if type(kind) in pulls and position == 0 else self.others
                 counts[atom] = counts.get(atom, 0) + 1
                 if not in_place:
                     self.stored.add(atom)
@@ -95,18 +95,18 @@ class Pull:
         self.saved: list[tuple[int, ...]] = []  # shapes of values that would be stored otherwise
 
     def made(self) -> list[JaxprEqn] | None:
-        """The equations in its place, or None."""
+        """The equations that replace it, or None."""
         raise NotImplementedError
 
     def leaf(self, atom: Any, reading: Reading) -> Any:
         """An equation that reads a stored array in this way."""
         raise NotImplementedError
 
-    def moved(self, place: Affine, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
+    def moved(self, affine: Affine, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
         """How a dimension of a view's operand is read, or None."""
-        if place.axis == CONSTANT:
+        if affine.axis == CONSTANT:
             return THIN if extent == 1 else None
-        return reading[place.axis] if place == Affine(place.axis) and extent == viewed[place.axis] else None
+        return reading[affine.axis] if affine == Affine(affine.axis) and extent == viewed[affine.axis] else None
 
     def at(self, atom: Any, reading: Reading, own: bool) -> Any:
         """A value read in this way; ``own``: only this equation reads it."""
@@ -150,7 +150,7 @@ class Pull:
         if isinstance(kind, kinds.View):
             index_map = kind.index_map(operand.aval, atom.aval, maker.params)
             extents = zip(index_map, operand.aval.shape, strict=True)
-            found: list[Any] = [self.moved(place, extent, atom.aval.shape, reading) for place, extent in extents]
+            found: list[Any] = [self.moved(affine, extent, atom.aval.shape, reading) for affine, extent in extents]
             return None if None in found else [tuple(found)]
         if isinstance(kind, kinds.Reshape) and (pairs := unit_pairs(maker)) is not None:
             by_dim = dict(pairs)
@@ -159,16 +159,16 @@ class Pull:
 
     def computed(self, maker: Any, operands: list[Any]) -> Any:
         """An elementwise equation on other operands, of one shape."""
-        arrays = [place for place, v in enumerate(maker.invars) if v.aval.shape]
-        shapes = {operands[place].aval.shape for place in arrays}
+        arrays = [position for position, v in enumerate(maker.invars) if v.aval.shape]
+        shapes = {operands[position].aval.shape for position in arrays}
         if len(shapes) > 1:
             shape = tuple([max(extents) for extents in zip(*[s for s in shapes if s], strict=True)])
-            operands = [self.spread(v, shape) if place in arrays else v for place, v in enumerate(operands)]
+            operands = [self.spread(v, shape) if position in arrays else v for position, v in enumerate(operands)]
         return self.bind(maker.primitive, *operands, **maker.params)
 
-    def placed(self, value: Any, walks: Sequence[int | None]) -> Any:
+    def arranged(self, value: Any, walks: Sequence[int | None]) -> Any:
         """A value at the result's rank; ``walks``: the result's dimension for each of its own (None: extent 1)."""
-        thin = tuple([place for place, walk in enumerate(walks) if walk is None])
+        thin = tuple([position for position, walk in enumerate(walks) if walk is None])
         there = [walk for walk in walks if walk is not None]
         if thin:
             value = views.squeeze(self.builder.bind, value, thin)

@@ -21,7 +21,7 @@ import numpy as np
 from weft import operations as lax
 from weft import runtime
 from weft._base.record import NamedTuple
-from weft._base.target_model import FAR_PLACES, HIDDEN, NS_FAR, NS_LAUNCH, NS_NEAR, NS_PER_COST, NS_STREAMED
+from weft._base.target_model import FAR_ELEMENTS, HIDDEN, NS_FAR, NS_LAUNCH, NS_NEAR, NS_PER_COST, NS_STREAMED
 from weft.compiler.passes import affine_indices
 from weft.compiler.passes.data_movement import Along, DefUse, Pull, Reading, Unfit
 from weft.core.index_maps import CONSTANT, Affine
@@ -41,7 +41,7 @@ class _Load(NamedTuple):
 
     def time_ns(self) -> float:
         streamed = self.run is None or self.run >= LONG_WINDOW
-        near = NS_NEAR if math.prod(self.array) < FAR_PLACES else NS_FAR
+        near = NS_NEAR if math.prod(self.array) < FAR_ELEMENTS else NS_FAR
         return math.prod(self.read) * (NS_STREAMED if streamed else near)
 
 
@@ -81,7 +81,7 @@ class Gathered(Pull):
         self.scope = (self.out.shape, self.windows.batch)
 
     def made(self) -> list[Any] | None:
-        """The equations in its place, or None."""
+        """The equations that replace it, or None."""
         equations = self.builder.eqns
         start, value = len(equations), None
         if self.through(self.array, self.reading) is not None:
@@ -142,17 +142,17 @@ class Gathered(Pull):
             reading.append(Along(column, walk, 1 if walk is None or walk in batch else self.out.shape[walk]))
         return tuple(reading)
 
-    def moved(self, place: Affine, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
+    def moved(self, affine: Affine, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
         """A dimension with an index may also be read through a view with steps."""
-        found = super().moved(place, extent, viewed, reading)
-        if found is not None or place.axis == CONSTANT:
+        found = super().moved(affine, extent, viewed, reading)
+        if found is not None or affine.axis == CONSTANT:
             return found
-        along, whole = reading[place.axis], viewed[place.axis]
+        along, whole = reading[affine.axis], viewed[affine.axis]
         if along.column is None or along.walk is not None or extent > np.iinfo(np.int32).max:
             return None
         start = self._clamped(along.column, whole)
-        start = self.apply(lax.mul, start, _literal(place.step, np.int32))
-        return Along(self.apply(lax.add, start, _of_this_size(place.start, np.dtype(np.int32))), None, 1)
+        start = self.apply(lax.mul, start, _literal(affine.step, np.int32))
+        return Along(self.apply(lax.add, start, _of_this_size(affine.start, np.dtype(np.int32))), None, 1)
 
     def _clamped(self, column: Any, extent: int) -> Any:
         dtype = column.aval.dtype
@@ -167,12 +167,12 @@ class Gathered(Pull):
         walks = [along.walk for along in reading]
         columns = {dim: along.column for dim, along in enumerate(reading) if along.column is not None}
         if not columns:
-            return self.placed(self._cut(atom, reading), walks)
+            return self.arranged(self._cut(atom, reading), walks)
         inner = [walk for walk in walks if walk is not None and walk not in batch]
         there = sorted((*batch, *inner))
         value = self._gathered(atom, reading, columns, [there.index(walk) for walk in sorted(inner)])
         windows = iter(inner)
-        return self.placed(value, [walk if walk in batch else next(windows) for walk in there])
+        return self.arranged(value, [walk if walk in batch else next(windows) for walk in there])
 
     def _cut(self, atom: Any, reading: Reading) -> Any:
         """The elements that are read of an array without an index."""

@@ -91,16 +91,16 @@ class _Sum:
         if self.dim != other.dim or not all(self._is_free(start, stop) for start, stop, _ in other.rows):
             return False
         for row in other.rows:
-            self.rows.insert(self._place(row[0]), row)
+            self.rows.insert(self._position(row[0]), row)
         return True
 
-    def _place(self, start: int) -> int:
+    def _position(self, start: int) -> int:
         return bisect.bisect_left(self.rows, start, key=lambda row: row[0])
 
     def _is_free(self, start: int, stop: int) -> bool:
-        place = self._place(start)
-        before = place == 0 or self.rows[place - 1][1] <= start
-        return before and (place == len(self.rows) or stop <= self.rows[place][0])
+        position = self._position(start)
+        before = position == 0 or self.rows[position - 1][1] <= start
+        return before and (position == len(self.rows) or stop <= self.rows[position][0])
 
 
 def _sums_joined(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -66,7 +66,7 @@ def _normal(equation: JaxprEqn, makers: Makers, threads: bool = False) -> Form |
 
 
 def _for_threads(equation: JaxprEqn, makers: Makers) -> Form | None:
-    """This form; scatters that stay are made by many threads, each the updates of some places in order."""
+    """This form; scatters that stay are made by many threads, each the updates of some elements in order."""
     found = _normal(equation, makers, True)
     if found is not None or isinstance(equation.primitive.kind, kinds.Gather):
         return found
@@ -250,9 +250,9 @@ class _Scatter:
 
         def spread(value: Any, dims: list[int]) -> Any:
             """A value whose dimensions are those of the updates named by ``dims``, in the array's order and shape."""
-            value = lax.squeeze(value, [place for place, dim in enumerate(dims) if dim not in there])
+            value = lax.squeeze(value, [number for number, dim in enumerate(dims) if dim not in there])
             dims = [dim for dim in dims if dim in there]
-            order = sorted(range(len(dims)), key=lambda place: walks.index(dims[place]))
+            order = sorted(range(len(dims)), key=lambda number: walks.index(dims[number]))
             return lax.broadcast_in_dim(lax.transpose(value, order), shape, sorted([walks.index(d) for d in dims]))
 
         new, chosen = spread(updates, list(range(updates.ndim))), None

@@ -35,7 +35,7 @@ def inline(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
-    """The values in place of the results of an equation that is inlined; None if it stays."""
+    """The values that replace the results of an equation that is inlined; None if it stays."""
     kind, params = eqn.primitive.kind, eqn.params
     if isinstance(kind, kinds.Higher):
         inner = kind.inline(params)
@@ -45,7 +45,7 @@ def inlined_equation(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         # a function of weft's own is traced once for all its callers: its equations belong to the line of this call
         is_own = caller is not None and caller.co_name != params.get("name")
         if is_own and eqn.source is not None and check_scopes.is_used():
-            return splicer.splice(check_scopes.placed(inner, eqn.source), eqn.invars)
+            return splicer.splice(check_scopes.relocated(inner, eqn.source), eqn.invars)
         return splicer.splice(inner, eqn.invars, eqn.source if is_own else None)
     if isinstance(kind, kinds.Opaque):
         return splicer.splice(_lowered(eqn), eqn.invars, eqn.source)
@@ -80,9 +80,9 @@ def _without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
 
 def _traced_at(jaxpr: Jaxpr) -> CodeType | None:
     """The code in which all equations of a program were recorded, if they were at one instruction of it."""
-    places = {equation.source[:2] if equation.source is not None else None for equation in jaxpr.eqns}
-    place = places.pop() if len(places) == 1 else None
-    return None if place is None else place[0]
+    sources = {equation.source[:2] if equation.source is not None else None for equation in jaxpr.eqns}
+    source = sources.pop() if len(sources) == 1 else None
+    return None if source is None else source[0]
 
 
 def _lowered(eqn: JaxprEqn) -> ClosedJaxpr:

@@ -56,15 +56,15 @@ def _as_they_lie(
     """(the body, the loop's operands) with transposed arrays that are only multiplied transposed in the body."""
     old, atoms = body.jaxpr, list(operands)
     invars, views = list(old.invars), list[JaxprEqn]()
-    for place in range(parts.n_consts):
-        maker = makers.of(atoms[parts.n_cond_consts + place])
+    for index in range(parts.n_consts):
+        maker = makers.of(atoms[parts.n_cond_consts + index])
         if maker is None or not maker.invars or contraction.permutation(maker) is None:
             continue
-        if _is_only_multiplied(old, invars[place]):
-            atoms[parts.n_cond_consts + place] = maker.invars[0]
+        if _is_only_multiplied(old, invars[index]):
+            atoms[parts.n_cond_consts + index] = maker.invars[0]
             array = Var(maker.invars[0].aval)
-            views.append(maker.replace(invars=[array], outvars=[invars[place]]))
-            invars[place] = array
+            views.append(maker.replace(invars=[array], outvars=[invars[index]]))
+            invars[index] = array
     if not views:
         return body, atoms
     return ClosedJaxpr(old.replace(invars=invars, eqns=[*views, *old.eqns]), body.consts), atoms

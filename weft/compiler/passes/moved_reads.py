@@ -63,4 +63,4 @@ class _Sliced(Pull):
             sizes = tuple([along.size for along in reading])
             starts = [zero if start is None else start for start in starts]
             atom = self.bind(lax.dynamic_slice_p, atom, *starts, slice_sizes=sizes)
-        return self.placed(atom, [along.walk for along in reading])
+        return self.arranged(atom, [along.walk for along in reading])

@@ -1,8 +1,8 @@
-"""Scatters whose order matters, on a GPU: the updates are sorted by place, stably, so that threads share the places.
+"""Scatters whose order matters, on a GPU: the updates are sorted by target, stably, so that threads share the targets.
 
     x.at[i].add(u), x: f32[100], i: i32[10000]    ->    p = argsort(i);  x.at[i[p]].add(u[p]), its indices sorted
 
-Updates of one place follow each other in their order, so that the result has the same bits. What is outside of the
+Updates of one target follow each other in their order, so that the result has the same bits. What is outside of the
 array comes last.
 """
 
@@ -22,8 +22,8 @@ from weft.core.programs.jaxpr import JaxprEqn
 from weft.dispatch.programs import in_place
 
 LEAST = 256  # updates from which a sort, which is a few launches, takes less than one thread that makes them
-OFTEN = 64  # updates of a place, on average, up to which one thread makes them sooner than the host makes all
-MOST = 1 << 31  # updates, and places
+OFTEN = 64  # updates of a target, on average, up to which one thread makes them sooner than the host makes all
+MOST = 1 << 31  # updates, and targets
 
 
 def in_order(equation: JaxprEqn) -> Callable[..., Any] | None:
@@ -39,8 +39,8 @@ def in_order(equation: JaxprEqn) -> Callable[..., Any] | None:
     indexed = (*numbers.operand_batching_dims, *numbers.scatter_dims_to_operand_dims)
     windows = kind.windows([array, indices, updates], array, params)
     sizes = [1 if windows.moved[dim] is None else updates.shape[windows.moved[dim]] for dim in indexed]
-    count, places = math.prod(indices.shape[:-1]), math.prod([array.shape[dim] for dim in indexed])
-    is_worth = LEAST <= count <= min(OFTEN * places, MOST - 1) and 0 < places < MOST - 1
+    count, targets = math.prod(indices.shape[:-1]), math.prod([array.shape[dim] for dim in indexed])
+    is_worth = LEAST <= count <= min(OFTEN * targets, MOST - 1) and 0 < targets < MOST - 1
     if not indexed or not is_worth or not updates.size or any(size != 1 for size in sizes):
         return None
     return functools.partial(_scattered, equation)
@@ -67,10 +67,10 @@ def _scattered(equation: JaxprEqn, array: Any, indices: Any, updates: Any) -> An
         tuple(sorted([*numbers.inserted_window_dims, *numbers.operand_batching_dims])),
         indexed,
     )
-    key = _places(indices, [array.shape[dim] for dim in indexed], kind.clips(params))
-    places = math.prod([array.shape[dim] for dim in indexed])
+    key = _targets(indices, [array.shape[dim] for dim in indexed], kind.clips(params))
+    targets = math.prod([array.shape[dim] for dim in indexed])
     if indexed == tuple(range(array.ndim)) and updates.dtype.itemsize in (4, 8):
-        bits = places.bit_length()
+        bits = targets.bit_length()
         key, updates = lax.sort_order_p.bind(
             key, lax.reshape(updates, (count,)), dimension=0, num_keys=1, moved=(0, 1), positions=None, bits=bits
         )  # fmt: skip
@@ -78,15 +78,15 @@ def _scattered(equation: JaxprEqn, array: Any, indices: Any, updates: Any) -> An
         mode = lax.GatherScatterMode.FILL_OR_DROP
         given = {**params, "dimension_numbers": flat, "indices_are_sorted": True, "mode": mode}
         key = lax.reshape(lax.convert_element_type(key, np.int32), (count, 1))
-        return lax.reshape(equation.primitive.bind(lax.reshape(array, (places,)), key, updates, **given), array.shape)
+        return lax.reshape(equation.primitive.bind(lax.reshape(array, (targets,)), key, updates, **given), array.shape)
     _, order = lax.sort((key, lax.iota(np.int32, count)), num_keys=1)
     given = {**params, "dimension_numbers": changed, "indices_are_sorted": True}
     return equation.primitive.bind(array, _taken(indices, order), _taken(updates, order), **given)
 
 
-def _places(indices: Any, extents: Sequence[int], clips: bool) -> Any:
-    """The number of each update's place in row-major order; that of what is outside is greater than all."""
-    count, places = indices.shape[0], math.prod(extents)
+def _targets(indices: Any, extents: Sequence[int], clips: bool) -> Any:
+    """The number of each update's target in row-major order; that of what is outside is greater than all."""
+    count, targets = indices.shape[0], math.prod(extents)
     number, inside = lax.full((count,), np.int32(0)), None
     for k, extent in enumerate(extents):
         at = lax.reshape(lax.slice_in_dim(indices, k, k + 1, axis=1), (count,))
@@ -97,8 +97,8 @@ def _places(indices: Any, extents: Sequence[int], clips: bool) -> Any:
         at = lax.convert_element_type(lax.clamp(zero, at, most), np.int32)
         number = lax.add(lax.mul(number, lax.full((count,), np.int32(extent))), at)
     if inside is not None:
-        number = lax.select(inside, number, lax.full((count,), np.int32(places)))
-    narrow = next(dtype for dtype in (np.uint8, np.uint16, np.uint32) if places <= np.iinfo(dtype).max)
+        number = lax.select(inside, number, lax.full((count,), np.int32(targets)))
+    narrow = next(dtype for dtype in (np.uint8, np.uint16, np.uint32) if targets <= np.iinfo(dtype).max)
     return lax.convert_element_type(number, narrow)
 
 

@@ -170,7 +170,7 @@ class _Sinker:
 
     def __init__(self, known: Index) -> None:
         self.equations, self.makers, self.uses = known.eqns, known.makers, known.uses
-        self.places = {equation: place for place, equation in enumerate(known.eqns)}
+        self.positions = {equation: position for position, equation in enumerate(known.eqns)}
         self.read = {v for equation in known.eqns for v in rewrite.variables(equation.invars)}
         self.sinkable: dict[Any, bool] = {}
         self.moved: dict[tuple[Any, tuple[int, ...]], Any] = {}
@@ -227,12 +227,12 @@ class _Sinker:
                 if not isinstance(operand, Literal) and operand.aval.shape and (operand, shape) not in self.moved:
                     self.moved[operand, shape] = Var(operand.aval.update(shape=shape))
                     stack.append((operand, self.moved[operand, shape]))
-        for variable, name in sorted(order, key=self._place):
+        for variable, name in sorted(order, key=self._position):
             result.append(self._under_shape(variable, shape, name, reshape))
 
-    def _place(self, pair: tuple[Any, Any]) -> int:
+    def _position(self, pair: tuple[Any, Any]) -> int:
         maker = self.makers.get(pair[0])
-        return -1 if maker is None else self.places[maker]
+        return -1 if maker is None else self.positions[maker]
 
     def _under_shape(self, variable: Any, shape: tuple[int, ...], name: Any, reshape: JaxprEqn) -> Any:
         maker = self.makers.get(variable)

@@ -3,7 +3,7 @@
 Argsort of f32[5,4], after ``library_calls``::
 
     b = sort_order[dimension=1 num_keys=1 moved=() positions=int32] x
-    ("order", rows 5, row of 4, 1 apart, 4 kept, largest False, (key f32), moved (), place of b, 4 bytes)
+    ("order", rows 5, row of 4, 1 apart, 4 kept, largest False, (key f32), moved (), location of b, 4 bytes)
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _SIZES = (1, 2, 4, 8, 16)  # bytes of an element that are moved natively
 _COMPLEX = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
 
 
-def instruction(equation: JaxprEqn, place: Callable[..., Any], on_gpu: bool = False) -> Sort | None:
-    """The instruction for an External that is a sort, None if Python has to do it; ``place`` as in plan.
+def instruction(equation: JaxprEqn, location: Callable[..., Any], on_gpu: bool = False) -> Sort | None:
+    """The instruction for an External that is a sort, None if Python has to do it; ``location`` as in plan.
 
     A GPU has kernels for every size.
     """
@@ -42,18 +42,18 @@ def instruction(equation: JaxprEqn, place: Callable[..., Any], on_gpu: bool = Fa
     n, inner = shape[found.axis], math.prod(shape[found.axis + 1 :])
     if any(dtypes.is_extended(v.aval.dtype) or v.aval.dtype.itemsize not in _SIZES for v in operands):
         return None
-    keys: list[Any] = [words for v in operands[: found.n_keys] for words in _words(v, place)]
+    keys: list[Any] = [words for v in operands[: found.n_keys] for words in _words(v, location)]
     if None in keys:
         return None
     sources = operands if found.moved is None else [operands[k] for k in found.moved]
     if not on_gpu and not is_native(keys if found.largest is None else (), is_alone(equation), size, n):
         return None
-    moved = [(place(v), place(out), v.aval.dtype.itemsize) for v, out in zip(sources, results, strict=False)]
+    moved = [(location(v), location(out), v.aval.dtype.itemsize) for v, out in zip(sources, results, strict=False)]
     counts = results[-1] if len(results) > len(sources) else None
     return Sort(
         size // n, n, inner, n if found.largest is None else found.largest,
         found.largest is not None, tuple(keys), tuple(moved),
-        None if counts is None else place(counts), 0 if counts is None else counts.aval.dtype.itemsize, found.bits,
+        None if counts is None else location(counts), 0 if counts is None else counts.aval.dtype.itemsize, found.bits,
     )  # fmt: skip
 
 
@@ -92,8 +92,8 @@ def is_native(keys: Sequence[Any], alone: bool, size: int, n: int) -> bool:
     return alone or is_packed or is_shared_out or size <= FEW or n <= ROW
 
 
-def _words(variable: Any, place: Callable[..., Any]) -> list[tuple[Any, ...] | None]:
-    """Each as (place, order, bytes, stride in bytes, infinity); two entries for complex numbers."""
+def _words(variable: Any, location: Callable[..., Any]) -> list[tuple[Any, ...] | None]:
+    """Each as (location, order, bytes, stride in bytes, infinity); two entries for complex numbers."""
     dtype = variable.aval.dtype
     part = _COMPLEX.get(dtype, dtype)
     if part in dtypes.FLOATS:
@@ -103,4 +103,4 @@ def _words(variable: Any, place: Callable[..., Any]) -> list[tuple[Any, ...] | N
     else:
         return [None]
     offsets = range(0, dtype.itemsize, part.itemsize)
-    return [(place(variable, offset), order, part.itemsize, dtype.itemsize, infinity) for offset in offsets]
+    return [(location(variable, offset), order, part.itemsize, dtype.itemsize, infinity) for offset in offsets]

@@ -38,7 +38,7 @@ NARROW = 32  # elements side by side in the result from which on a loop fills th
 
 _MOVED = (kinds.Elementwise, kinds.View, kinds.Reshape)
 
-Place = dict[int, int]  # reduced axis -> place along it
+Point = dict[int, int]  # reduced axis -> point along it
 
 
 def unrolled_reductions(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -62,17 +62,17 @@ def unrolled_reductions(closed: ClosedJaxpr) -> ClosedJaxpr:
         program = _program(eqn) if stack is not None or eqn.outvars[0] in chosen else None
         if program is None:
             return None
-        places = itertools.chain(*_places(eqn))
-        taken = [views.squeeze(splicer.bind, parts.at(splicer, operand, place), _axes(eqn)) for place in places]
+        points = itertools.chain(*_points(eqn))
+        taken = [views.squeeze(splicer.bind, parts.at(splicer, operand, point), _axes(eqn)) for point in points]
         made = splicer.splice(program, taken, eqn.source)
-        # the place of the only element is a number, and results, as operands of some kinds, are in memory
+        # the position of the only element is a number, and results, as operands of some kinds, are in memory
         return [views.broadcast(splicer.bind, v, v.aval.shape) if type(v) is Literal else v for v in made]
 
     return Splicer(closed, rule, (kinds.Reduction, kinds.View)).run()
 
 
 def _program(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    return reduction_steps.written_out(eqn, [len(row) for row in _places(eqn)])
+    return reduction_steps.written_out(eqn, [len(row) for row in _points(eqn)])
 
 
 def _axes(eqn: JaxprEqn) -> list[int]:
@@ -124,16 +124,16 @@ def _is_read_again(eqn: JaxprEqn, later: Sequence[JaxprEqn]) -> bool:
     return False
 
 
-def _places(eqn: JaxprEqn) -> list[list[Place]]:
-    """The places along the reduced axes: of each row that the tree of a reduction takes by itself, in order."""
+def _points(eqn: JaxprEqn) -> list[list[Point]]:
+    """The points along the reduced axes: of each row that the tree of a reduction takes by itself, in order."""
     shape, axes = eqn.invars[0].aval.shape, _axes(eqn)
     first = len(axes) - 1
     while first and axes[first - 1] == axes[first] - 1:
         first -= 1
 
-    def along(some: Sequence[int]) -> list[Place]:
+    def along(some: Sequence[int]) -> list[Point]:
         ranges = [range(shape[axis]) for axis in some]
-        return [dict(zip(some, place, strict=True)) for place in itertools.product(*ranges)]
+        return [dict(zip(some, point, strict=True)) for point in itertools.product(*ranges)]
 
     return [[{**outer, **inner} for inner in along(axes[first:])] for outer in along(axes[:first])]
 
@@ -170,10 +170,10 @@ class _Parts:
         other = self.known.makers.of(atom)
         return math.inf if other is not None and isinstance(other.primitive.kind, kinds.Elementwise) else 2
 
-    def at(self, splicer: Splicer, atom: Atom, place: Place) -> Atom:
-        """The part at a place along some axes, whose extents then are 1."""
+    def at(self, splicer: Splicer, atom: Atom, point: Point) -> Atom:
+        """The part at a point along some axes, whose extents then are 1."""
         shape = atom.aval.shape
-        moved = {axis: number for axis, number in place.items() if shape and shape[axis] > 1}
+        moved = {axis: number for axis, number in point.items() if shape and shape[axis] > 1}
         if isinstance(atom, Literal) or not moved:
             return atom
         key = atom, tuple(moved.items())
@@ -181,15 +181,15 @@ class _Parts:
             self.made[key] = self._made(splicer, atom, moved)
         return self.made[key]
 
-    def _made(self, splicer: Splicer, atom: Var, place: Place) -> Atom:
+    def _made(self, splicer: Splicer, atom: Var, point: Point) -> Atom:
         maker = self._maker(atom, splicer.makers)
         if maker is not None:
-            operands = [self.at(splicer, v, place) for v in maker.invars]
+            operands = [self.at(splicer, v, point) for v in maker.invars]
             return splicer.bind(maker.primitive, *operands, **maker.params)[0]
         if atom in self.stacks:
-            return splicer.makers[atom].invars[place[self.stacks[atom].dim]]
+            return splicer.makers[atom].invars[point[self.stacks[atom].dim]]
         start, stop = [0] * atom.aval.ndim, list(atom.aval.shape)
-        for axis, number in place.items():
+        for axis, number in point.items():
             start[axis], stop[axis] = number, number + 1
         return views.slice(splicer.bind, atom, start, stop)
 
@@ -253,8 +253,8 @@ def _stacked_along(equation: JaxprEqn) -> int | None:
     along = [dim for dim, extent in enumerate(out.shape) if extent == len(pieces) and avals[0].shape[dim] == 1]
     for dim in along:
         shape = (*out.shape[:dim], 1, *out.shape[dim + 1 :])
-        places = [(*[0] * dim, i, *[0] * (out.ndim - dim - 1)) for i in range(len(pieces))]
-        if all(aval.shape == shape for aval in avals) and [piece.region.start for piece in pieces] == places:
+        starts = [(*[0] * dim, i, *[0] * (out.ndim - dim - 1)) for i in range(len(pieces))]
+        if all(aval.shape == shape for aval in avals) and [piece.region.start for piece in pieces] == starts:
             return dim
     return None
 

@@ -47,21 +47,21 @@ def window_lowering(closed: ClosedJaxpr) -> ClosedJaxpr:
         return made
 
     def in_regions(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
-        place = next((i for i, v in enumerate(eqn.invars) if not isinstance(v, Literal) and v in parted), None)
-        maker = None if place is None else splicer.makers.of(eqn.invars[place])
-        if place is None or maker is None or not isinstance(maker.primitive.kind, kinds.Assemble):
+        number = next((i for i, v in enumerate(eqn.invars) if not isinstance(v, Literal) and v in parted), None)
+        maker = None if number is None else splicer.makers.of(eqn.invars[number])
+        if number is None or maker is None or not isinstance(maker.primitive.kind, kinds.Assemble):
             return None
         if any(v.aval.shape and v.aval.ndim != eqn.outvars[0].aval.ndim for v in eqn.invars):
             return None
-        atoms = _in_regions(eqn, place, maker, splicer)
+        atoms = _in_regions(eqn, number, maker, splicer)
         parted.update([v for v in atoms if uses[eqn.outvars[0]] == 1])
         return atoms
 
     return Splicer(made, in_regions, (kinds.Elementwise,)).run()
 
 
-def _in_regions(eqn: JaxprEqn, place: int, maker: JaxprEqn, splicer: Splicer) -> Sequence[Atom]:
-    """An elementwise equation, computed in each region of its operand number ``place``."""
+def _in_regions(eqn: JaxprEqn, number: int, maker: JaxprEqn, splicer: Splicer) -> Sequence[Atom]:
+    """An elementwise equation, computed in each region of its operand number ``number``."""
     count = len(maker.invars)
     pieces = maker.primitive.kind.pieces([v.aval for v in maker.invars], maker.outvars[0].aval, maker.params)
     regions, shape = [piece.region for piece in pieces], maker.outvars[0].aval.shape
@@ -71,12 +71,12 @@ def _in_regions(eqn: JaxprEqn, place: int, maker: JaxprEqn, splicer: Splicer) ->
         made = []
         for part, region in zip(parts, regions, strict=True):
             cut = [_cut(x, region, shape) if x.ndim else x for x in others]
-            cut.insert(place, part)
+            cut.insert(number, part)
             made.append(eqn.primitive.bind(*cut, **eqn.params))
         return maker.primitive.bind(*made, **maker.params)
 
-    operands = [*maker.invars, *eqn.invars[:place], *eqn.invars[place + 1 :]]
-    who = eqn.primitive, place, maker.primitive, tuple(maker.params.items())
+    operands = [*maker.invars, *eqn.invars[:number], *eqn.invars[number + 1 :]]
+    who = eqn.primitive, number, maker.primitive, tuple(maker.params.items())
     program = expansions.expansion(who, function, tuple([v.aval for v in operands]), eqn.params)
     return splicer.splice(program, operands, eqn.source)
 

@@ -18,7 +18,7 @@ from weft.compiler.fusion.kernels import Kernels, Step
 from weft.compiler.matrix_products.epilogues import epilogues
 from weft.compiler.plans.arena import Arena
 from weft.compiler.plans.in_place import in_place
-from weft.compiler.plans.instructions import Copy, DonatedOutput, InputOutput, NewOutput, Output, Place, SameOutput
+from weft.compiler.plans.instructions import Copy, DonatedOutput, InputOutput, Location, NewOutput, Output, SameOutput
 from weft.core import kinds
 from weft.core.programs.jaxpr import JaxprEqn, Literal
 from weft.loops import ir
@@ -96,7 +96,7 @@ class Assignment:
         """The buffer whose memory a computed value uses."""
         return self.buffers[self.base(variable)].root()
 
-    def place(self, variable: Any, offset: int = 0, dyn: int = -1) -> Place:
+    def location(self, variable: Any, offset: int = 0, dyn: int = -1) -> Location:
         return (self.slot(variable), offset, dyn)
 
     # lifetimes
@@ -151,8 +151,8 @@ class Assignment:
                 if position in self.copied and index not in self.donated:
                     outputs.append(NewOutput(aval.nbytes, aval))
                     if aval.nbytes:
-                        place = (len(self.inputs) + position, 0, -1)
-                        self.first_copies.append(Copy(place, (index, 0, -1), aval.nbytes))
+                        location = (len(self.inputs) + position, 0, -1)
+                        self.first_copies.append(Copy(location, (index, 0, -1), aval.nbytes))
                     continue
                 outputs.append(InputOutput(index, aval))
                 self.donated.discard(index)
@@ -253,8 +253,8 @@ class Assignment:
             position = root.output
             if root is not buffer or position < 0 or not isinstance(outputs[position], NewOutput):
                 continue
-            same_place = self.first_donated + position  # state that is passed on unchanged stays in place
-            for index in sorted(self.donated, key=lambda i: (i != same_place, i)):
+            unchanged = self.first_donated + position  # state that is passed on unchanged stays in place
+            for index in sorted(self.donated, key=lambda i: (i != unchanged, i)):
                 variable = (*self.jaxpr.constvars, *self.jaxpr.invars)[index]
                 if variable.aval.nbytes != root.nbytes:
                     continue

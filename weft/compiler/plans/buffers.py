@@ -59,7 +59,7 @@ class MemoryReport:
             Entry(
                 v,
                 "view" if v in views else "alias",
-                f"{self._head(v)}: {'a view, read in' if v in views else 'alias of'} {self._place(source)}",
+                f"{self._head(v)}: {'a view, read in' if v in views else 'alias of'} {self._located(source)}",
                 v.aval.nbytes,
             )
             for v, source in self.kernels.aliases.items()
@@ -84,7 +84,7 @@ class MemoryReport:
     def _head(self, variable: Any) -> str:
         return f"{self.name(variable)} {variable.aval.str_short()} {variable.aval.nbytes} bytes"
 
-    def _place(self, variable: Any) -> str:
+    def _located(self, variable: Any) -> str:
         """A value and the memory it is in."""
         base = self.memory.base(variable)
         where = f"input {self.memory.inputs[base]}" if base in self.memory.inputs else self._slot(base)
@@ -151,7 +151,7 @@ class MemoryReport:
         found = []
         for source, target in step.copies:
             if self.memory.slot(source) != self.memory.slot(target) and target.aval.nbytes:
-                what = f"copy of {self._place(source)} to {self._place(target)} before {self._step(number)}"
+                what = f"copy of {self._located(source)} to {self._located(target)} before {self._step(number)}"
                 text = f"{what}, {target.aval.nbytes} bytes: {self._why_copied(number, source, target)}"
                 found.append(Entry(source, "copy", text, target.aval.nbytes, number))
         return found

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.compiler.fusion.kernels import Kernels, Step
-from weft.compiler.plans.instructions import Exchange, ExchangeDone, Instruction, Place
+from weft.compiler.plans.instructions import Exchange, ExchangeDone, Instruction, Location
 from weft.core import kinds
 from weft.core.primitive import Primitive
 from weft.core.programs.jaxpr import JaxprEqn, Literal
@@ -120,7 +120,7 @@ def with_overlap(instructions: Sequence[Any]) -> list[Any]:
 
 
 def instruction(
-    equation: JaxprEqn, place: Callable[[Any], Place], numbers: dict[Any, int], process: int
+    equation: JaxprEqn, location: Callable[[Any], Location], numbers: dict[Any, int], process: int
 ) -> list[Instruction]:
     """The instruction of one half; ``numbers`` are those of the exchanges of the plan; ``process``: this one's."""
     kind = equation.primitive.kind
@@ -128,7 +128,7 @@ def instruction(
         start = equation.params["start"]
         return [ExchangeDone(numbers[start], _words(start))]
     operands, results = (
-        tuple([(place(v), v.aval.nbytes) for v in each]) for each in (equation.invars, equation.outvars)
+        tuple([(location(v), v.aval.nbytes) for v in each]) for each in (equation.invars, equation.outvars)
     )
     dtype = equation.invars[0].aval.dtype.name if equation.invars else ""
     number = numbers.setdefault(equation, len(numbers))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.compiler.plans.instructions import Foreign, Place
+from weft.compiler.plans.instructions import Foreign, Location
 from weft.core import kinds
 from weft.core.programs.jaxpr import JaxprEqn
 from weft.core.tracing import source_info
@@ -22,14 +22,14 @@ def handler_of(equation: JaxprEqn) -> kinds.Handler | None:
     return kind.handler([v.aval for v in equation.invars], equation.params)
 
 
-def instruction(equation: JaxprEqn, place: Callable[[Any], Place]) -> Foreign:
+def instruction(equation: JaxprEqn, location: Callable[[Any], Location]) -> Foreign:
     handler = handler_of(equation)
     assert handler is not None, "the planner has looked"
     shared = dict(handler.aliases)  # the operand is copied into the result, and updated there
-    places = [place(equation.outvars[shared[i]] if i in shared else v) for i, v in enumerate(equation.invars)]
-    places += [place(v) for v in equation.outvars]
+    locations = [location(equation.outvars[shared[i]] if i in shared else v) for i, v in enumerate(equation.invars)]
+    locations += [location(v) for v in equation.outvars]
     nbytes = [v.aval.nbytes for v in (*equation.invars, *equation.outvars)]
-    described = tuple(zip(places, nbytes, handler.dtypes, handler.shapes, strict=True))
+    described = tuple(zip(locations, nbytes, handler.dtypes, handler.shapes, strict=True))
     n, where = len(equation.invars), "" if equation.source is None else source_info.summarize(equation.source)
     fields = handler.target, handler.version, handler.attributes, handler.opaque
     return Foreign(*fields, described[:n], described[n:], where)

@@ -1,4 +1,4 @@
-"""When a kernel may write its result over an operand: at the same places, read before they are written."""
+"""When a kernel may write its result over an operand: element for element, each read before it is written."""
 
 from __future__ import annotations
 

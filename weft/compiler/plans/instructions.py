@@ -1,9 +1,9 @@
 """Instructions and outputs of a plan in the form that the runtime reads: records with named fields.
 
-``link`` makes them from a plan and its compiled kernels, ``stored`` stores them on disk. Memory is given by places:
+``link`` makes them from a plan and its compiled kernels, ``stored`` stores them on disk. Memory is given by locations:
 (slot, byte offset, number of a run-time offset or -1). Slots are the inputs, then outputs, then temporaries. The
-runtime gets the classes in the order of ``INSTRUCTIONS`` and ``OUTPUTS``, and checks every place when an Executable is
-made (``runtime/src/plan/plan.cpp``).
+runtime gets the classes in the order of ``INSTRUCTIONS`` and ``OUTPUTS``, and checks every location when an Executable
+is made (``runtime/src/plan/plan.cpp``).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from weft import runtime
 from weft._base.record import NamedTuple
 
-Place = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
-Sized = tuple[Place, int]  # and bytes
+Location = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
+Sized = tuple[Location, int]  # and bytes
 Typed = tuple[int, int, Any]  # slot, byte offset, aval
 Nested = tuple[Any, tuple[Any, ...]]  # an Executable and its constants
 
@@ -24,7 +24,7 @@ class Kernel(NamedTuple):
     """A loop nest in machine code, and the dimensions around it that the runtime iterates."""
 
     kernel: Any
-    operands: tuple[Place, ...]
+    operands: tuple[Location, ...]
     params: bytes
     outer: tuple[tuple[int, tuple[int, ...]], ...]  # extent, and the stride in bytes of each operand
     split: str  # what may be divided among threads: none, first, vector or blocks,
@@ -42,7 +42,7 @@ class Offset(NamedTuple):
 
     number: int
     terms: tuple[tuple[int, int, str, int, int], ...]
-    word: Place | None = None  # the byte that is set to 1 if a start was clamped
+    word: Location | None = None  # the byte that is set to 1 if a start was clamped
 
 
 class Gemm(NamedTuple):
@@ -54,9 +54,9 @@ class Gemm(NamedTuple):
 
     source: str  # dtype chars, of operands and result
     result: str
-    a: Place
-    b: Place
-    c: Place
+    a: Location
+    b: Location
+    c: Location
     rows: tuple[tuple[int, int, int], ...]  # extent, strides in a and c
     columns: tuple[tuple[int, int], ...]  # extent, stride in b
     summed: tuple[tuple[int, int, int], ...]  # extent, strides in a and b
@@ -72,16 +72,16 @@ class Gemm(NamedTuple):
 class Copy(NamedTuple):
     """Copies bytes."""
 
-    to: Place
-    source: Place
+    to: Location
+    source: Location
     nbytes: int
 
 
 class CopyRows(NamedTuple):
     """Copies runs of bytes at regular distances: (count, stride in bytes) of each dimension of runs."""
 
-    to: Place
-    source: Place
+    to: Location
+    source: Location
     nbytes: int
     steps: tuple[tuple[int, int], ...]
 
@@ -89,7 +89,7 @@ class CopyRows(NamedTuple):
 class Fill(NamedTuple):
     """Fills bytes with one value."""
 
-    to: Place
+    to: Location
     nbytes: int
     byte: int
 
@@ -97,7 +97,7 @@ class Fill(NamedTuple):
 class Sort(NamedTuple):
     """Sorts rows of n elements by keys; the first ``kept`` (or largest) elements are stored.
 
-    ``keys``: place, order (u, i or f), bytes, stride in bytes, bits of infinity; ``values``: from, to, bytes.
+    ``keys``: location, order (u, i or f), bytes, stride in bytes, bits of infinity; ``values``: from, to, bytes.
     """
 
     rows: int
@@ -105,9 +105,9 @@ class Sort(NamedTuple):
     inner: int
     kept: int
     largest: bool
-    keys: tuple[tuple[Place, str, int, int, int], ...]
-    values: tuple[tuple[Place, Place, int], ...]
-    positions: Place | None
+    keys: tuple[tuple[Location, str, int, int, int], ...]
+    values: tuple[tuple[Location, Location, int], ...]
+    positions: Location | None
     position_bytes: int
     bits: int = 0  # the low bits of the keys that may differ from 0; 0 for all bits
 
@@ -119,8 +119,8 @@ class Library(NamedTuple):
     type: str
     batch: int
     sizes: tuple[int, ...]
-    operands: tuple[Place, ...]
-    results: tuple[Place, ...]
+    operands: tuple[Location, ...]
+    results: tuple[Location, ...]
 
 
 class Callback(NamedTuple):
@@ -158,14 +158,14 @@ class Routine(NamedTuple):
 class Branch(NamedTuple):
     """One of several programs, by a clamped int32."""
 
-    which: Place
+    which: Location
     branches: tuple[Nested, ...]
     operands: tuple[Sized, ...]
     results: tuple[Sized, ...]
 
 
 class Exchange(NamedTuple):
-    """Starts an exchange between processes; ``me`` is the place of this one among ``ranks``."""
+    """Starts an exchange between processes; ``me`` is the position of this one among ``ranks``."""
 
     number: int  # in its plan
     way: str  # see weft/partitioning/exchange.py; agree: all processes run the same program
@@ -198,7 +198,7 @@ class Launch(NamedTuple):
     """
 
     module: Any  # runtime.DeviceModule
-    operands: tuple[Place, ...]
+    operands: tuple[Location, ...]
     params: bytes
     grids: tuple[tuple[str, str, int, int, int, int], ...]  # one without blocks is not launched
     wide: tuple[int, ...]  # the operands whose addresses decide which entry it is
@@ -213,14 +213,14 @@ class LibraryProduct(NamedTuple):
     source: str  # dtype chars, of operands and result
     result: str
     tf32: bool  # float32 may be multiplied so
-    a: Place
-    b: Place
-    c: Place
+    a: Location
+    b: Location
+    c: Location
     extents: tuple[int, int, int, int]
     steps: tuple[int, int, int, int, int]  # elements: of a by rows and terms, of b by terms and columns, of c by rows
     apart: tuple[int, ...]  # elements from one a, b and c of a batch to the next
     epilogue: str = ""  # bias, gelu or gelu_bias
-    bias: Place | None = None  # a number for each column
+    bias: Location | None = None  # a number for each column
     where: str = ""  # the lines of the user's program, for errors
 
 
@@ -230,22 +230,23 @@ class Foreign(NamedTuple):
     target: str
     version: int  # of its interface
     attributes: tuple[Any, ...]  # name, type, dtype, bytes: (elements, bytes) of arrays, attributes of dictionaries
-    opaque: bytes  # a text in place of attributes, of versions before 4
-    operands: tuple[tuple[Place, int, int, tuple[int, ...]], ...]  # bytes, dtype, extents
-    results: tuple[tuple[Place, int, int, tuple[int, ...]], ...]
+    opaque: bytes  # a text instead of attributes, of versions before 4
+    operands: tuple[tuple[Location, int, int, tuple[int, ...]], ...]  # bytes, dtype, extents
+    results: tuple[tuple[Location, int, int, tuple[int, ...]], ...]
     where: str  # the lines of the user's program, for errors
 
 
 class Guard(NamedTuple):
     """A Python callable on whole arrays, called if the byte ``word`` is not 0 or a scanned array has a bad element.
 
-    ``scans``: place, number of words, their bytes; an element is bad whose bits, without the sign, are at least these.
+    ``scans``: location, number of words, their bytes; an element is bad whose bits, without the sign, are at least
+    these.
     """
 
     callable: Callable[..., Any]
     operands: tuple[Typed, ...]
-    word: Place | None
-    scans: tuple[tuple[Place, int, int, int], ...]
+    word: Location | None
+    scans: tuple[tuple[Location, int, int, int], ...]
 
 
 class NewOutput(NamedTuple):

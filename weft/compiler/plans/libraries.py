@@ -1,6 +1,6 @@
 """Library calls as instructions of the plan: one instruction for all matrices of a batch.
 
-a:f32[8,300,300]   cholesky   ->   Library("potrf", "f", 8, (300,), (place of a,), (place of the result,))
+a:f32[8,300,300]   cholesky   ->   Library("potrf", "f", 8, (300,), (location of a,), (location of the result,))
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ runtime.set_lapack_finder(lazy.lapack_files)
 runtime.set_unit_finder(lambda unit: lazy.product_units.kernel(unit))
 
 
-def instructions(equation: JaxprEqn, place: Callable[..., Any], read: Sequence[bool]) -> list[Library] | None:
+def instructions(equation: JaxprEqn, location: Callable[..., Any], read: Sequence[bool]) -> list[Library] | None:
     """The instructions for an External with a native routine: none if all results are empty; None if it has no routine.
 
     ``read`` says of every result whether anything reads it.
@@ -28,5 +28,5 @@ def instructions(equation: JaxprEqn, place: Callable[..., Any], read: Sequence[b
     if found is None:
         return None
     outvars = equation.outvars if found.written is None else [equation.outvars[i] for i in found.written]
-    ins, outs = tuple([place(v) for v in equation.invars]), tuple([place(v) for v in outvars])
+    ins, outs = tuple([location(v) for v in equation.invars]), tuple([location(v) for v in outvars])
     return [Library(found.routine, found.letter, found.batch, found.sizes, ins, outs)]

@@ -63,7 +63,7 @@ def _routine(entry: Native, compiled: cache.Compiled) -> Routine:
     often = math.prod(trips) if trips else UNKNOWN_TRIPS
     if lanes:
         often *= -(-entry.lowered.extents[0] // compiled.target.lanes)
-    return Routine(compiled.kernel, entry.places, entry.params(), nanoseconds * often)
+    return Routine(compiled.kernel, entry.locations, entry.params(), nanoseconds * often)
 
 
 def _launched_ns(entry: Launched) -> float:
@@ -115,10 +115,10 @@ def _chain(entry: Chain, compiled: cache.Compiled) -> Kernel:
         words += [begins + len(blocks) // 8, factor, 0, first, 0, last, partial_at]
         blocks += run.lowered.params.block()
     params = struct.pack(f"<{len(words)}q", *words) + blocks
-    places = tuple([place for run in entry.runs for place in run.operands])
+    locations = tuple([location for run in entry.runs for location in run.operands])
     cost, partial = math.fsum([split[3] for split in splits]), max([split[5] for split in splits])
     split, memory = "first" if entry.rows > 1 else "none", partial_at + partial
-    return Kernel(compiled.kernel, places, params, (), split, entry.rows, 1, cost, memory, 0, entry.rows, 1)
+    return Kernel(compiled.kernel, locations, params, (), split, entry.rows, 1, cost, memory, 0, entry.rows, 1)
 
 
 def nanoseconds(run: Run) -> float:

@@ -27,10 +27,10 @@ from weft.compiler.plans.instructions import (
     CopyRows,
     Fill,
     Gemm,
+    Location,
     NewOutput,
     Offset,
     Output,
-    Place,
 )
 from weft.compiler.plans.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
@@ -71,15 +71,15 @@ def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_a
     for low in lowered:
         if low is None or 0 in low.extents or 0 in low.outer:
             return None
-        places = []
+        locations = []
         for binding in low.operands:
             slot, is_result = slots.get(binding.variable, -1), binding.role == "out"
             if slot < 0 or is_result != (slot >= n_inputs) or binding.starts is not None:
                 return None
             if is_result:
                 written.add(slot)
-            places.append((slot, binding.offset * binding.dtype.itemsize, -1))
-        runs.append(tuple.__new__(Run, (low, tuple(places), _outer(low))))
+            locations.append((slot, binding.offset * binding.dtype.itemsize, -1))
+        runs.append(tuple.__new__(Run, (low, tuple(locations), _outer(low))))
     if not len(written) == len(jaxpr.outvars) == len(slots) - n_inputs:
         return None
     outputs: list[Output] = [NewOutput(aval.nbytes, aval) for aval in out_avals]
@@ -103,7 +103,7 @@ class Planner:
 
     def __init__(self, memory: Assignment, on_gpu: bool = False) -> None:
         self.kernels, self.lowered, self.memory, self.on_gpu = memory.kernels, memory.lowered, memory, on_gpu
-        self.place = self.memory.place
+        self.location = self.memory.location
         self.guards = None if self.kernels.guards is None else PlannedGuards(self.kernels.guards, memory)
         self.instructions: list[Any] = []
         self.origins: list[int] = []  # the step of each instruction, for reports
@@ -140,8 +140,10 @@ class Planner:
         if not _has_points(low):
             return
         empty = 0 in low.extents  # nothing is read; a reversed view would start before its buffer
-        places = tuple([self.place(b.variable) if empty and b.role == "in" else self._operand(b) for b in low.operands])
-        run = Run(low, places, _outer(low))
+        locations = tuple(
+            [self.location(b.variable) if empty and b.role == "in" else self._operand(b) for b in low.operands]
+        )
+        run = Run(low, locations, _outer(low))
         if number in self.memory.products:
             product, form = self.memory.products[number]
             gemm = self._product(self.kernels.steps[product])
@@ -154,25 +156,25 @@ class Planner:
         """Copy an array, without the region that the step then writes, if its position is known."""
         found = [b.starts for b in low.operands if b.role == "out" and b.variable is target] if low is not None else []
         if len(found) != 1 or found[0] is None or not all(type(start) is Literal for start in starts_of(found[0])):
-            self.instructions.append(Copy(self.place(target), self.place(source), target.aval.nbytes))
+            self.instructions.append(Copy(self.location(target), self.location(source), target.aval.nbytes))
             return
         shape, region = target.aval.shape, found[0].invars[1].aval.shape
         if 0 in region or len(shape) > len(region):
-            self.instructions.append(Copy(self.place(target), self.place(source), target.aval.nbytes))
+            self.instructions.append(Copy(self.location(target), self.location(source), target.aval.nbytes))
             return
         item = target.aval.dtype.itemsize
         starts = [min(max(whole(s.val), 0), n - m) for s, n, m in zip(starts_of(found[0]), shape, region, strict=True)]
         for offset, nbytes, walk in around(shape, starts, region):
             steps = tuple([(count, stride * item) for count, stride in walk])
-            places = self.place(target, offset * item), self.place(source, offset * item)
-            self.instructions.append(CopyRows(*places, nbytes * item, steps))
+            locations = self.location(target, offset * item), self.location(source, offset * item)
+            self.instructions.append(CopyRows(*locations, nbytes * item, steps))
 
-    def _operand(self, binding: Binding) -> Place:
+    def _operand(self, binding: Binding) -> Location:
         itemsize = binding.dtype.itemsize
         if binding.starts is None:
-            return self.place(binding.variable, binding.offset * itemsize)
+            return self.location(binding.variable, binding.offset * itemsize)
         dyn, constant = self._offset(binding.starts)
-        return self.place(binding.variable, binding.offset * itemsize + constant, dyn)
+        return self.location(binding.variable, binding.offset * itemsize + constant, dyn)
 
     def _offset(self, equation: JaxprEqn) -> tuple[int, int]:
         """(run-time offset number or -1, constant bytes) of the clamped starts of a dynamic slice or update."""
@@ -192,7 +194,7 @@ class Planner:
             if type(start) is Literal:
                 constant += min(max(whole(start.val), 0), most) * step
             elif most:
-                slot, offset, _ = self.place(start)
+                slot, offset, _ = self.location(start)
                 entries.append((slot, offset, np.dtype(start.aval.dtype).char, most, step))
         dyn = -1
         if entries:
@@ -210,49 +212,55 @@ class Planner:
                 self.instructions.append(self._product(step))
             return
         if isinstance(kind, kinds.Routine):
-            places = tuple([(self.place(v), v.aval.nbytes) for v in (*equation.invars, *equation.outvars)])
+            locations = tuple([(self.location(v), v.aval.nbytes) for v in (*equation.invars, *equation.outvars)])
             if equation.params["lowered"].routine.guarded and self.guards is not None:
-                places += ((self.guards.word(self.number), 1),)
-            self.instructions.append(Native(equation.params["lowered"], places))
+                locations += ((self.guards.word(self.number), 1),)
+            self.instructions.append(Native(equation.params["lowered"], locations))
             return
         if isinstance(kind, (kinds.Loop, kinds.Branch)):
             self.instructions.append(self._control(equation, kind))
             return
         if isinstance(kind, (kinds.Exchange, kinds.ExchangeDone)):
-            self.instructions += exchanges.instruction(equation, self.place, self.exchanges, self.kernels.process)
+            self.instructions += exchanges.instruction(equation, self.location, self.exchanges, self.kernels.process)
             return
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
         if foreign.handler_of(equation) is not None:
-            self.instructions.append(foreign.instruction(equation, self.place))
+            self.instructions.append(foreign.instruction(equation, self.location))
             return
         if isinstance(kind, kinds.External) and kind.library is not None:
             buffers = [self.memory.buffer_of(v) for v in equation.outvars]
             read = [buffer.output >= 0 or buffer.last > buffer.first for buffer in buffers]
-            if (calls := libraries.instructions(equation, self.place, read)) is not None:
+            if (calls := libraries.instructions(equation, self.location, read)) is not None:
                 self.instructions += calls
                 return
         sort = (
-            sort_lowering.instruction(equation, self.place, self.on_gpu) if isinstance(kind, kinds.External) else None
+            sort_lowering.instruction(equation, self.location, self.on_gpu)
+            if isinstance(kind, kinds.External)
+            else None
         )
         if sort is not None:
             self.instructions.append(sort)
             return
-        ins = tuple([(*self.place(v)[:2], v.aval) for v in equation.invars])
-        outs = tuple([(*self.place(v)[:2], v.aval) for v in equation.outvars])
+        ins = tuple([(*self.location(v)[:2], v.aval) for v in equation.invars])
+        outs = tuple([(*self.location(v)[:2], v.aval) for v in equation.outvars])
         self.instructions.append(Callback(HostCall(kind.call, equation.params), ins, outs))
 
     def _control(self, equation: JaxprEqn, kind: Any) -> Control:
         def bound(variables: Sequence[Any]) -> tuple[Any, ...]:
-            return tuple([(self.place(v), v.aval.nbytes) for v in variables])
+            return tuple([(self.location(v), v.aval.nbytes) for v in variables])
 
         def rows(variables: Sequence[Any]) -> tuple[Any, ...]:
-            return tuple([(self.place(v), math.prod(v.aval.shape[1:]) * v.aval.dtype.itemsize) for v in variables])
+            return tuple([(self.location(v), math.prod(v.aval.shape[1:]) * v.aval.dtype.itemsize) for v in variables])
 
         operands, results = equation.invars, equation.outvars
         if isinstance(kind, kinds.Branch):
-            places = {"which": self.place(operands[0]), "operands": bound(operands[1:]), "results": bound(results)}
-            return Control(equation, places)
+            locations = {
+                "which": self.location(operands[0]),
+                "operands": bound(operands[1:]),
+                "results": bound(results),
+            }
+            return Control(equation, locations)
         parts = kind.parts(equation.params)
         first = parts.n_cond_consts + parts.n_consts
         return Control(
@@ -271,23 +279,23 @@ class Planner:
         equation = step.equation
         lhs, rhs, out = *equation.invars, equation.outvars[0]
         if 0 in lhs.aval.shape or 0 in rhs.aval.shape:
-            return Fill(self.place(out), out.aval.nbytes, 0)
+            return Fill(self.location(out), out.aval.nbytes, 0)
         loops = contraction.loops_of(equation, step.views, step.order)
         assert loops is not None, "the pass contraction left one that is not a matrix product"
         is_space = isinstance(equation.primitive.kind, kinds.StridedContraction)
         left, right = equation.params["space"].starts if is_space else (0, 0)
-        places = self._viewed(lhs, step.views[0], left), self._viewed(rhs, step.views[1], right), self.place(out)
-        return product(equation, loops, places)
+        locations = self._viewed(lhs, step.views[0], left), self._viewed(rhs, step.views[1], right), self.location(out)
+        return product(equation, loops, locations)
 
-    def _viewed(self, variable: Any, view: StridedOperand | None, start: int) -> Place:
-        """The place where an operand begins; for a view in the array from which it is read."""
+    def _viewed(self, variable: Any, view: StridedOperand | None, start: int) -> Location:
+        """The location where an operand begins; for a view in the array from which it is read."""
         offset = 0 if view is None or view.view is None else view.view.offset
         dyn, constant = (-1, 0) if view is None or view.starts is None else self._offset(view.starts)
-        return self.place(variable, (offset + start) * variable.aval.dtype.itemsize + constant, dyn)
+        return self.location(variable, (offset + start) * variable.aval.dtype.itemsize + constant, dyn)
 
 
-def product(equation: JaxprEqn, loops: Loops, places: tuple[Place, Place, Place]) -> Gemm:
-    """The instruction of a matrix product of arrays at these places."""
+def product(equation: JaxprEqn, loops: Loops, locations: tuple[Location, Location, Location]) -> Gemm:
+    """The instruction of a matrix product of arrays at these locations."""
     lhs, rhs, out = (v.aval for v in (*equation.invars, equation.outvars[0]))
     sizes = [aval.dtype.itemsize for aval in (lhs, rhs, out)]
     batch = [(extent, *[s * n for s, n in zip(steps, sizes, strict=True)]) for extent, *steps in loops.batch]
@@ -297,7 +305,7 @@ def product(equation: JaxprEqn, loops: Loops, places: tuple[Place, Place, Place]
     whole = (*contraction.free_sizes(equation), "exchanged" in equation.params)
     unit = in_chains or lhs.dtype.itemsize < 4 or not is_in_pieces(loops)
     precision = contraction.precision_of(equation.params.get("precision"))
-    return Gemm(*chars, *places, *dims(loops), tuple(batch), in_chains, whole, unit, precision=precision)
+    return Gemm(*chars, *locations, *dims(loops), tuple(batch), in_chains, whole, unit, precision=precision)
 
 
 def dims(loops: Loops) -> tuple[Any, Any, Any]:

@@ -71,7 +71,7 @@ def _position(equation: JaxprEqn) -> Any:
 def _marked_updates(step: Any) -> list[JaxprEqn]:
     if step.kernel is None:
         return []
-    updates = [o.places.equation if o.places else o.starts for o in step.kernel.outputs if o.places or o.starts]
+    updates = [o.targets.equation if o.targets else o.starts for o in step.kernel.outputs if o.targets or o.starts]
     return [equation for equation in updates if in_place.is_marked(equation)]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from weft import runtime
 from weft._base.record import NamedTuple, Record
 from weft.compiler.plans import instructions
-from weft.compiler.plans.instructions import Copy, CopyRows, Fill, Gemm, Offset, Output, Place, Sort
+from weft.compiler.plans.instructions import Copy, CopyRows, Fill, Gemm, Location, Offset, Output, Sort
 from weft.core import kinds
 from weft.loops import ir
 from weft.loops.nests import Lowered
@@ -25,12 +25,12 @@ class Run(NamedTuple):
     """One kernel call of the plan, still without machine code."""
 
     lowered: Lowered
-    operands: tuple[Place, ...]
+    operands: tuple[Location, ...]
     outer: tuple[tuple[int, tuple[int, ...]], ...]
 
     def describe(self) -> str:
-        places = " ".join(f"{slot}+{offset}" for slot, offset, _ in self.operands)
-        return f"{self.lowered.name} [{'x'.join(str(n) for n in self.lowered.space)}] {places}"
+        locations = " ".join(f"{slot}+{offset}" for slot, offset, _ in self.operands)
+        return f"{self.lowered.name} [{'x'.join(str(n) for n in self.lowered.space)}] {locations}"
 
 
 class Chain(Record):
@@ -58,11 +58,11 @@ class FusedEpilogue(Record):
 
 
 class Launched(Record):
-    """Launches of a GPU in place of ``source``; ``nest`` is its kernel (``launches``)."""
+    """Launches of a GPU instead of ``source``; ``nest`` is its kernel (``launches``)."""
 
     source: Run | Native | Gemm | Sort | Control | FusedEpilogue | tuple[Offset, ...]
     nest: Any  # a nest, a routine, a product, a sort, a resident loop, or run-time starts
-    operands: tuple[Place, ...]
+    operands: tuple[Location, ...]
     params: bytes
     grids: tuple[tuple[str, str, int, int, int, int], ...]
     wide: tuple[int, ...] = ()
@@ -89,7 +89,7 @@ class Launched(Record):
 
 
 class ByLibrary(Record):
-    """A matrix product by the library of a GPU's maker, in place of ``source`` (``library_products``)."""
+    """A matrix product by the library of a GPU's maker, instead of ``source`` (``library_products``)."""
 
     source: Gemm | FusedEpilogue
     made: instructions.LibraryProduct
@@ -102,10 +102,10 @@ class ByLibrary(Record):
 
 
 class Control(Record):
-    """A loop or a branch of the plan, still without its compiled programs. ``places``: fields of its instruction."""
+    """A loop or a branch of the plan, still without its compiled programs. ``locations``: fields of its instruction."""
 
     equation: Any
-    places: dict[str, Any]
+    locations: dict[str, Any]
 
     def programs(self) -> list[tuple[Any, tuple[bool, ...]]]:
         """(the inner program, which operands it may overwrite), in the order of the instruction."""
@@ -122,19 +122,24 @@ class Control(Record):
         """The instruction with the compiled programs, each as (Executable, constants)."""
         kind, params = self.equation.primitive.kind, self.equation.params
         if isinstance(kind, kinds.Branch):
-            return instructions.Branch(branches=tuple(nested), **self.places)
+            return instructions.Branch(branches=tuple(nested), **self.locations)
         parts = kind.parts(params)
         cond = nested[1] if parts.cond is not None else None
         trips = -1 if parts.trips is None else parts.trips
         return instructions.Loop(
-            body=nested[0], cond=cond, trips=trips, reverse=parts.reverse, independent=parts.independent, **self.places
+            body=nested[0],
+            cond=cond,
+            trips=trips,
+            reverse=parts.reverse,
+            independent=parts.independent,
+            **self.locations,
         )
 
     def describe(self) -> str:
         kind = self.equation.primitive.kind
         apart = isinstance(kind, kinds.Loop) and kind.parts(self.equation.params).independent
-        places = " ".join(str(place) for place in self.places.values())
-        return f"{self.equation.primitive.name} {places}{' independent=True' if apart else ''}"
+        locations = " ".join(str(location) for location in self.locations.values())
+        return f"{self.equation.primitive.name} {locations}{' independent=True' if apart else ''}"
 
 
 class UnfitCellsError(Exception):
@@ -142,14 +147,14 @@ class UnfitCellsError(Exception):
 
 
 class Native(Record):
-    """A loop in registers: one native function. ``places``: (place, bytes) of every operand."""
+    """A loop in registers: one native function. ``locations``: (location, bytes) of every operand."""
 
     lowered: register_promotion.Lowered
-    places: tuple[tuple[Place, int], ...]
+    locations: tuple[tuple[Location, int], ...]
 
     def describe(self) -> str:
-        places = " ".join(str(place) for place, _ in self.places)
-        return f"routine {self.lowered.routine.name} {places} trips {self.lowered.trips}"
+        locations = " ".join(str(location) for location, _ in self.locations)
+        return f"routine {self.lowered.routine.name} {locations} trips {self.lowered.trips}"
 
     def params(self) -> bytes:
         """The parameter block."""
@@ -169,7 +174,7 @@ class Plan(Record):
 
     @property
     def sources(self) -> list[Any]:
-        """The instructions, and in place of launches what they stand for."""
+        """The instructions, and instead of launches what they stand for."""
         return [entry.source if isinstance(entry, Launched | ByLibrary) else entry for entry in self.instructions]
 
     def runs(self) -> list[Run]:

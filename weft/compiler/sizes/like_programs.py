@@ -54,13 +54,13 @@ def key_of(closed: ClosedJaxpr, name: str, shared: Any, within: Context) -> Like
     found = sized_programs.size_class(tuple(closed.in_avals), True)
     if found is None:
         return None
-    writer = _Writer({size: place for place, size in enumerate(found[1])})
+    writer = _Writer({size: number for number, size in enumerate(found[1])})
     try:
         written = writer.program(closed.jaxpr)
     except _UnlikeAnyError:
         return None
     key = (("like", name, found[0], written), shared, within.key)  # with the fields of a ProgramKey
-    return Like(key, tuple(writer.places), tuple(writer.values))
+    return Like(key, tuple(writer.extent_numbers), tuple(writer.values))
 
 
 class _UnlikeAnyError(Exception):
@@ -70,11 +70,11 @@ class _UnlikeAnyError(Exception):
 class _Writer:
     """Writes programs as tuples that are equal for like ones."""
 
-    def __init__(self, places: dict[int, int]) -> None:
-        self.places = places
+    def __init__(self, extent_numbers: dict[int, int]) -> None:
+        self.extent_numbers = extent_numbers
         self.params = fingerprint.params_text
         self.literals: dict[int, int] = {}  # those met, by identity: uses of one share a parameter of the kernel
-        self.values: dict[Any, int] = {}  # those that may be extents, and their places
+        self.values: dict[Any, int] = {}  # those that may be extents, and their numbers
 
     def program(self, jaxpr: Jaxpr) -> tuple[Any, ...]:
         if jaxpr.effects or jaxpr.constvars:
@@ -124,8 +124,8 @@ class _Writer:
 
     def extents(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The number of each extent among the distinct ones; -2 and -1 for 0 and 1."""
-        places = self.places
-        return tuple([places.setdefault(n, len(places)) if n > 1 else n - 2 for n in shape])
+        known = self.extent_numbers
+        return tuple([known.setdefault(n, len(known)) if n > 1 else n - 2 for n in shape])
 
     def type(self, aval: Any) -> tuple[Any, ...]:
         if type(aval) is not runtime.ShapedArray or aval.varying or aval.explicit_sharding or aval.memory_space:
@@ -137,9 +137,9 @@ class _Writer:
             return numbers[atom]
         number = self.literals.setdefault(id(atom), len(self.literals))
         value = sized_programs.plain_value(atom)
-        if is_of_extents(value, self.places):
-            place = self.values.setdefault((type(value), value), len(self.values))
-            return "of extents", place, number, self.type(atom.aval)
+        if is_of_extents(value, self.extent_numbers):
+            which = self.values.setdefault((type(value), value), len(self.values))
+            return "of extents", which, number, self.type(atom.aval)
         return fingerprint.literal_bits(atom), number, self.type(atom.aval)
 
 

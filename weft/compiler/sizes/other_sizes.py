@@ -32,7 +32,7 @@ _FAMILY_BYTES, _EQUATION_BYTES, _STEP_BYTES = 4000, 400, 3000  # measured: a fam
 class Member:
     """A compiled program, and what makes executables of it for other sizes."""
 
-    is_whole = True  # False: another process compiled it, and this one has outlines in place of nests
+    is_whole = True  # False: another process compiled it, and this one has outlines instead of nests
     n_loaded = 0  # kernels that came from disk with it, and that no program has counted
 
     def __init__(
@@ -209,9 +209,9 @@ def _is_equal(one: Any, other: Any) -> bool:
     if isinstance(one, steps.ByLibrary):
         return one.made == other.made
     if isinstance(one, steps.Control):
-        return one.places == other.places
+        return one.locations == other.locations
     if isinstance(one, steps.Native):
-        return (one.places, one.params()) == (other.places, other.params())
+        return (one.locations, one.params()) == (other.locations, other.params())
     return one == other
 
 

@@ -37,7 +37,7 @@ _NUMBERS = frozenset((bool, int, float, str, bytes, type(None)))
 
 
 class At:
-    """The values at some sizes, by their places. ``made``: results of parts that stand in a template more than once."""
+    """The values at some sizes, by their slots. ``made``: results of parts that stand in a template more than once."""
 
     def __init__(self, values: sizes.Values | Sequence[Any]) -> None:
         self.values = values
@@ -74,8 +74,8 @@ class _Maker:
             return None
         kind = type(value)
         if kind is sizes.Size:
-            place, number = value.place, value.value
-            return (lambda values: values.values[place]) if value.guards is self.guards else (lambda _: number)
+            slot, number = value.slot, value.value
+            return (lambda values: values.values[slot]) if value.guards is self.guards else (lambda _: number)
         make = _MAKERS.get(kind)
         if make is not None:
             return make(self, value)
@@ -93,18 +93,18 @@ class _Maker:
         if _NUMBERS.issuperset(map(type, value)):
             return None
         changed = list[tuple[int, Template]]()
-        for place, item in enumerate(value):
+        for position, item in enumerate(value):
             kind_of = type(item)
             part = self.items(item, tuple) if kind_of is tuple else None if kind_of in _NUMBERS else self.of(item)
             if part is not None:
-                changed.append((place, part))
+                changed.append((position, part))
         if not changed:
             return None
 
         def made(values: At) -> Any:
             items = list(value)
-            for place, part in changed:
-                items[place] = part(values)
+            for position, part in changed:
+                items[position] = part(values)
             return tuple(items) if kind is tuple else tuple.__new__(kind, items)
 
         return made
@@ -173,7 +173,7 @@ class _Maker:
         return made
 
     def number(self, values: At, size: sizes.Size) -> Any:
-        return values.values[size.place] if size.guards is self.guards else size.value
+        return values.values[size.slot] if size.guards is self.guards else size.value
 
 
 _MAKERS: dict[Any, Callable[[_Maker, Any], Template | None]] = {

@@ -36,7 +36,7 @@ MAGIC = b"weftkrn1"
 HEADER = struct.Struct("<8s16s32sHQ32s")
 _COUNTED = HEADER.size - 32  # bytes of the header that the checksum covers
 ANY_COMPILER = (
-    b"of any compiler."  # 16 bytes in place of its version, for entries whose keys say what they were made from
+    b"of any compiler."  # 16 bytes instead of its version, for entries whose keys say what they were made from
 )
 KERNEL, PROGRAM, TEMPORARY, LEDGER = ".kernel", ".program", ".tmp", ".weft-written"
 _SUFFIXES = (KERNEL, PROGRAM)

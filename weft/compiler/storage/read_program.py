@@ -29,7 +29,7 @@ from weft.compiler.plans.instructions import (
 class ProgramReader:
     """Reads programs; ``avals`` and ``kernels`` are what the numbers in them stand for.
 
-    What cannot be read raises IndexError, RuntimeError, TypeError or ValueError: the runtime checks every place that
+    What cannot be read raises IndexError, RuntimeError, TypeError or ValueError: the runtime checks every location that
     an instruction names.
     """
 

@@ -236,7 +236,7 @@ class ProgramWriter:
 
 
 def _with_number(entry: cache.Compiled, number: int) -> cache.Compiled:
-    """A kernel with its number in place of the machine code."""
+    """A kernel with its number instead of the machine code."""
     numbered = copy.copy(entry)
     numbered.kernel = number
     return numbered

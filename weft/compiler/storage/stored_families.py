@@ -1,7 +1,7 @@
 """Families on disk: programs for many sizes as plain data, from which a later process makes those for its sizes.
 
 An entry has the members of a family (``other_sizes``), each with its guards and its plan, in which a list stands for
-what has no plain form: one with a place for a size, one with the number of a class and its fields for a record. A nest
+what has no plain form: one with a slot for a size, one with the number of a class and its fields for a record. A nest
 is kept as its outline, and its machine code has an entry of its own. Programs with others inside of them, and those
 that ``stored`` does not keep either, are in no such entry.
 
@@ -48,7 +48,7 @@ _OPERATIONS = {operation.__name__: operation for operation in (
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, sizes.round_up, sizes.round_down,
 )}  # fmt: skip
 
-# what reading an entry raises, and running what was read: the runtime checks every place that an instruction names
+# what reading an entry raises, and running what was read: the runtime checks every location that an instruction names
 _INVALID = (
     disk.DamagedError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError, struct.error,
 )  # fmt: skip
@@ -110,7 +110,7 @@ class _PlanWriter:
         if kind is tuple:
             return value if _PLAIN.issuperset(map(type, value)) else tuple(map(self.of, value))
         if kind is sizes.Size:
-            return [value.place] if value.guards is self.guards else value.value
+            return [value.slot] if value.guards is self.guards else value.value
         if kind in _NUMBERS:
             return [_NUMBERS[kind], *[self.of(getattr(value, name)) for name in kind._fields]]
         if kind is list:

@@ -44,13 +44,13 @@ def compiler_version() -> bytes | None:
 def _library_versions() -> str:
     """From the names of their metadata folders, so that llvmlite need not be imported."""
     found = util.find_spec("llvmlite")
-    places = list(found.submodule_search_locations or ()) if found is not None else []
-    if not places:
+    folders = list(found.submodule_search_locations or ()) if found is not None else []
+    if not folders:
         return "no llvmlite"
-    beside = os.path.dirname(places[0])
+    beside = os.path.dirname(folders[0])
     try:
-        status = os.stat(os.path.join(places[0], "_version.py"))
+        status = os.stat(os.path.join(folders[0], "_version.py"))
         names = sorted(name for name in os.listdir(beside) if name.startswith(_LIBRARIES))
     except OSError:
-        return f"llvmlite in {places[0]}"
+        return f"llvmlite in {folders[0]}"
     return f"{' '.join(names)} {status.st_size}"

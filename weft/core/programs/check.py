@@ -20,8 +20,8 @@ def _fail(message: str, eqn: JaxprEqn | None = None) -> JaxprTypeError:
     if eqn is None:
         return JaxprTypeError(f"[check_jaxpr] {message}")
     line = str(eqn.source_info)
-    place = f" ({line})" if line else ""
-    return JaxprTypeError(f"[check_jaxpr] {message}\nin equation:\n  {printer.print_eqn(eqn)}{place}")
+    location = f" ({line})" if line else ""
+    return JaxprTypeError(f"[check_jaxpr] {message}\nin equation:\n  {printer.print_eqn(eqn)}{location}")
 
 
 def equal_types(left: Any, right: Any) -> bool:

@@ -57,7 +57,7 @@ def _as_given() -> Iterator[None]:
         yield
 
 
-def placed(closed: ClosedJaxpr, source: source_info.Captured) -> ClosedJaxpr:
+def relocated(closed: ClosedJaxpr, source: source_info.Captured) -> ClosedJaxpr:
     """A program of weft's own whose equations belong to the line of its call, with the marks that they have."""
     old = closed.jaxpr
     made = [

@@ -25,7 +25,7 @@ class Factors(Record):
 
     ``reduced`` names for each reduced factor how the results of the parts are combined: "sum", "max", "min", or "again"
     for the operation itself, on the results side by side. ``passes``: operands and results have the same elements, or
-    elements at the same places, so that a sharding is passed on without a thought.
+    elements at the same indices, so that a sharding is passed on without a thought.
     """
 
     operands: tuple[Dims, ...]

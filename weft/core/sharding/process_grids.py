@@ -27,8 +27,8 @@ class Grid(NamedTuple):
 
     outer: dict[Any, int]  # how many processes there are along each axis of the mesh
     inner: dict[Any, int]  # how many devices of a process there are along each axis
-    ranks: Any  # the process at each place of the grid: an array of ints
-    place: tuple[int, ...]  # of this process
+    ranks: Any  # the process at each point of the grid: an array of ints
+    coordinates: tuple[int, ...]  # of this process
 
 
 @functools.lru_cache(256)
@@ -55,9 +55,9 @@ def grid_of(mesh: Any) -> Grid:
             "mesh_utils.create_hybrid_device_mesh make such meshes"
         )
     mine = next(device.process_index for device in mesh.flat_devices if device.is_local)
-    place = tuple([int(at[0]) for at in np.nonzero(ranks == mine)])
+    coordinates = tuple([int(at[0]) for at in np.nonzero(ranks == mine)])
     names = mesh.axis_names
-    return Grid(dict(zip(names, outer, strict=True)), dict(zip(names, inner, strict=True)), ranks, place)
+    return Grid(dict(zip(names, outer, strict=True)), dict(zip(names, inner, strict=True)), ranks, coordinates)
 
 
 def _text(owners: np.ndarray) -> str:
@@ -98,7 +98,7 @@ def block_index(sharding: Sharding, shape: Sequence[int]) -> Index:
     if not isinstance(sharding, NamedSharding):
         return tuple([slice(0, extent) for extent in shape])
     grid = grid_of(sharding.mesh)
-    at = dict(zip(grid.outer, grid.place, strict=True))
+    at = dict(zip(grid.outer, grid.coordinates, strict=True))
     found = []
     for names, size in zip(block_spec(sharding, len(shape)), block_shape(sharding, shape), strict=True):
         number = 0
@@ -130,12 +130,12 @@ def groups_along(grid: Grid, axes: Sequence[Any]) -> tuple[tuple[int, ...], ...]
 
 def number_along(grid: Grid, axes: Sequence[Any]) -> int:
     """The number of this process along these axes together, the first outermost."""
-    at, number = dict(zip(grid.outer, grid.place, strict=True)), 0
+    at, number = dict(zip(grid.outer, grid.coordinates, strict=True)), 0
     for name in axes:
         number = number * grid.outer[name] + at[name]
     return number
 
 
-def places(grid: Grid) -> list[tuple[int, ...]]:
-    """Every place of the grid, in row-major order."""
+def all_coordinates(grid: Grid) -> list[tuple[int, ...]]:
+    """The coordinates of every process, in row-major order."""
     return list(itertools.product(*map(range, grid.outer.values())))

@@ -80,8 +80,8 @@ def ordered(names: Iterable[Any]) -> tuple[Any, ...]:
     given = dict.fromkeys(names)
     if len(given) < 2:
         return tuple(given)
-    places = {name: place for place, (name, _) in enumerate(config.bound_axes())}
-    return tuple(sorted(given, key=lambda name: places.get(name, -1)))
+    indices = {name: index for index, (name, _) in enumerate(config.bound_axes())}
+    return tuple(sorted(given, key=lambda name: indices.get(name, -1)))
 
 
 def union(groups: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:

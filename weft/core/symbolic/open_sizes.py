@@ -1,6 +1,6 @@
 """What a program is told of sizes that have no value while it is traced for ``export`` or ``eval_shape``.
 
-weft traces with integers. While a function is traced for unknown sizes, its own lines see symbolic sizes in their place
+weft traces with integers. While a function is traced for unknown sizes, its own lines see symbolic sizes instead
 (``x.shape``), so that a branch on one is decided for all values or raises; weft's lines see the integers. Which lines
 they are is a matter of the file that asks.
 """

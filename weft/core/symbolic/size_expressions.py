@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Number = int | float
-Terms = dict[tuple[int, ...], int]  # a polynomial: products of values, by their places, and their factors; () is 1
+Terms = dict[tuple[int, ...], int]  # a polynomial: products of values, by their slots, and their factors; () is 1
 
 
 class Values:
-    """The values of one compilation at some sizes, computed when they are asked for, by their places."""
+    """The values of one compilation at some sizes, computed when they are asked for, by their slots."""
 
     def __init__(self, made: Sequence[Any], numbers: Sequence[Number]) -> None:
         self._made = made
         self._known: dict[int, Any] = dict(enumerate(numbers))
 
-    def __getitem__(self, place: int) -> Any:
-        found = self._known.get(place)
+    def __getitem__(self, slot: int) -> Any:
+        found = self._known.get(slot)
         if found is None:
-            made = self._made[place]
+            made = self._made[slot]
             if type(made) is dict:
                 found = 0
                 for product, factor in made.items():
@@ -33,7 +33,7 @@ class Values:
                     found += factor
             else:
                 found = made[1] if made[0] == "constant" else made[0](self[made[1]], self[made[2]])
-            self._known[place] = found
+            self._known[slot] = found
         return found
 
 

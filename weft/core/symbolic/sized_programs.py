@@ -1,4 +1,4 @@
-"""Programs with symbols in place of their sizes (``core.symbolic.sizes``), and back.
+"""Programs with symbols instead of their sizes (``core.symbolic.sizes``), and back.
 
 { a:f32[300]. b:f32[300] = mul a 2.0 in (b,) }    <->    { a:f32[n]. b:f32[n] = mul a 2.0 in (b,) }
 """
@@ -108,7 +108,7 @@ class _Rewriter:
 
 
 class ToSymbols(_Rewriter):
-    """Puts symbols in the place of extents, and of literals that may be some."""
+    """Replaces extents, and literals that may be some, by symbols."""
 
     def __init__(self, symbols: dict[int, sizes.Size], literals: dict[Any, sizes.Size]) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class ToSymbols(_Rewriter):
 
 
 class ToNumbers(_Rewriter):
-    """Puts numbers in the place of symbols; what has no symbol in it stays the same object."""
+    """Replaces symbols by numbers; what has no symbol in it stays the same object."""
 
     def __init__(self, number: Callable[[sizes.Size], Any]) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class ToNumbers(_Rewriter):
 
 
 def with_numbers(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """A program with the present sizes in place of symbols. HiddenError if a function in it has captured some."""
+    """A program with the present sizes instead of symbols. HiddenError if a function in it has captured some."""
     return ToNumbers(sizes.present).closed(closed)
 
 

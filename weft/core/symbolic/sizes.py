@@ -37,7 +37,7 @@ from weft.runtime import ShapedArray
 
 
 class Guard(NamedTuple):
-    """A comparison of two values, by their places among all of them, and its answer."""
+    """A comparison of two values, by their slots among all of them, and its answer."""
 
     compare: Callable[[Any, Any], Any]
     left: int
@@ -66,7 +66,7 @@ class Guards:
         opened.all.append(self)
         self.numbers = list(numbers)
         self._made: list[Any] = []  # how each value is computed: (operation, left, right), terms, or None for a size
-        self._places: dict[Any, Any] = {}  # constants and polynomials met before -> their places, their Sizes
+        self._slots: dict[Any, Any] = {}  # constants and polynomials met before -> their slots, their Sizes
         self._least: list[int | None] = []  # for each value its least one at any sizes, if that is known
         self.present: list[Number] = []  # the values now
         self._guards: list[Guard] = []
@@ -77,18 +77,18 @@ class Guards:
         self.free = [self._new(number, None, 2 if k < n_extents else None, None) for k, number in enumerate(numbers)]
 
     def _new(self, value: Number, made: Any, least: int | None, terms: Terms | None) -> Size:
-        place = len(self._made)
+        slot = len(self._made)
         self._made.append(made)
         self.present.append(value)
         self._least.append(least)
-        return Size(self, value, place, least, {(place,): 1} if terms is None and type(value) is int else terms)
+        return Size(self, value, slot, least, {(slot,): 1} if terms is None and type(value) is int else terms)
 
     def close(self) -> None:
         """No more is noted: from now on a Size is a number like any other."""
         if self.is_open:
             self.is_open = False
             opened.all.remove(self)
-        self.avals, self.memo, self._places, self.results, self.asked, self.free = {}, {}, {}, {}, set(), []
+        self.avals, self.memo, self._slots, self.results, self.asked, self.free = {}, {}, {}, {}, set(), []
 
     def __len__(self) -> int:
         return len(self._guards)
@@ -106,14 +106,14 @@ class Guards:
 
     # -- values -------------------------------------------------------------------------------------------------------
 
-    def _place(self, value: Any) -> int:
-        """The place of a value; that of a constant is given to it here."""
+    def _slot(self, value: Any) -> int:
+        """The slot of a value; that of a constant is given to it here."""
         if type(value) is Size:
-            return value.place
+            return value.slot
         key = (None, type(value), value)
-        found = self._places.get(key)
+        found = self._slots.get(key)
         if found is None:
-            found = self._places[key] = self._new(value, ("constant", value), None, None).place
+            found = self._slots[key] = self._new(value, ("constant", value), None, None).slot
         return found
 
     def computed(self, operation: Callable[[Any, Any], Any], left: Any, right: Any, value: Number) -> Any:
@@ -122,7 +122,7 @@ class Guards:
         if combine is None or type(value) is not int:
             if operation is operator.floordiv and type(right) is int and right == 1 and type(left.value) is int:
                 return left
-            made = (operation, self._place(left), self._place(right))
+            made = (operation, self._slot(left), self._slot(right))
             return self._new(value, made, _least_quotient(operation, left, right), None)
         terms = combine(
             left.terms if type(left) is Size else {(): left}, right.terms if type(right) is Size else {(): right}
@@ -130,21 +130,21 @@ class Guards:
         key = tuple(sorted([term for term in terms.items() if term[1]]))
         if not key or (len(key) == 1 and not key[0][0]):
             return value
-        found = self._places.get(key)
+        found = self._slots.get(key)
         if found is None:
-            found = self._places[key] = self._polynomial(key, value)
+            found = self._slots[key] = self._polynomial(key, value)
         return found
 
     def _polynomial(self, key: tuple[tuple[tuple[int, ...], int], ...], value: Number) -> Size:
-        """The size with these terms. The sum of one size times 1 keeps that size's place."""
+        """The size with these terms. The sum of one size times 1 keeps that size's slot."""
         terms = dict(key)
         if len(key) == 1 and len(key[0][0]) == 1 and key[0][1] == 1:
-            place = key[0][0][0]
-            return Size(self, value, place, self._least[place], terms)
+            slot = key[0][0][0]
+            return Size(self, value, slot, self._least[slot], terms)
         least: int | None = 0
         for product, factor in key:
             part: int | None = factor if factor > 0 else None
-            for known in [self._least[place] for place in product]:
+            for known in [self._least[slot] for slot in product]:
                 part = None if part is None or known is None or known < 0 else part * known
             least = None if part is None or least is None else least + part
         return self._new(value, terms, least, terms)
@@ -157,7 +157,7 @@ class Guards:
         known = least is not None and type(right) is not Size
         if known and (right <= least if compare in (operator.ge, operator.lt) else right < least):
             return
-        self._guards.append(Guard(compare, left.place, self._place(right), answer))
+        self._guards.append(Guard(compare, left.slot, self._slot(right), answer))
 
     def at(self, numbers: Sequence[Number]) -> Values | None:
         """The values at other sizes; None where a guard does not hold."""
@@ -177,10 +177,10 @@ class Guards:
             for compare, left, right, answer in self._guards
         ]
 
-    def _text(self, place: int) -> str:
-        made = self._made[place]
+    def _text(self, slot: int) -> str:
+        made = self._made[slot]
         if made is None:
-            return f"s{place}"
+            return f"s{slot}"
         if type(made) is dict:
             terms = [("*".join([str(f)] * (f != 1 or not p) + [self._text(x) for x in p])) for p, f in made.items()]
             return f"({' + '.join(terms)})"
@@ -216,7 +216,7 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
     def method(self: Any, other: Any) -> Any:
         kind, guards = type(other), self.guards
         if kind is int:
-            value, key = other, (compare, self.place, None, other)
+            value, key = other, (compare, self.slot, None, other)
         else:
             value = _number(other)
             if value is None:
@@ -224,8 +224,8 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
             if kind is Size and other.guards.is_open and not guards.is_open:
                 return REFLECTED[compare](other, self.value)
             ours = kind is Size and other.guards is guards
-            key = (compare, self.place, other.place) if ours else (compare, self.place, type(value), value)
-            if ours and other.place == self.place:
+            key = (compare, self.slot, other.slot) if ours else (compare, self.slot, type(value), value)
+            if ours and other.slot == self.slot:
                 return compare(0, 0)
         answer = compare(self.value, value)
         if guards.is_open and key not in guards.asked:
@@ -243,13 +243,13 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any
             value = other if kind is Size and other.guards.is_open else _number(other)
             return _of_array(operation, self, other) if value is None else operation(self.value, value)
         if kind is int:
-            value, key = other, (operation, self.place, None, other)
+            value, key = other, (operation, self.slot, None, other)
         else:
             value = _number(other)
             if value is None:
                 return _of_array(operation, self, other)
             ours = kind is Size and other.guards is guards
-            key = (operation, self.place, other.place) if ours else (operation, self.place, type(value), value)
+            key = (operation, self.slot, other.slot) if ours else (operation, self.slot, type(value), value)
             other = other if ours else value
         found = guards.results.get(key)
         if found is None:
@@ -262,7 +262,7 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any
             return _of_array(operation, other, self)
         if not guards.is_open:
             return operation(value, self.value)
-        key = (operation, type(value), value, self.place)
+        key = (operation, type(value), value, self.slot)
         found = guards.results.get(key)
         if found is None:
             found = guards.results[key] = guards.computed(operation, value, self, operation(value, self.value))
@@ -278,10 +278,10 @@ _rounded_down, _ = _arithmetic(round_down)
 class Size:
     """A number that follows from sizes. It is no ``int``: whoever needs the number itself asks, and that is noted."""
 
-    __slots__ = ("guards", "least", "place", "terms", "value")
+    __slots__ = ("guards", "least", "slot", "terms", "value")
 
-    def __init__(self, guards: Guards, value: Number, place: int, least: int | None, terms: Terms | None) -> None:
-        self.guards, self.value, self.place = guards, value, place
+    def __init__(self, guards: Guards, value: Number, slot: int, least: int | None, terms: Terms | None) -> None:
+        self.guards, self.value, self.slot = guards, value, slot
         self.least = least  # at any sizes, if that is known
         self.terms: Any = terms  # of a whole number
 
@@ -291,7 +291,7 @@ class Size:
 
     def known(self) -> Any:
         """The number, for a decision that holds for no other one."""
-        guards, key = self.guards, (operator.eq, self.place, None, self.value)
+        guards, key = self.guards, (operator.eq, self.slot, None, self.value)
         if guards.is_open and key not in guards.asked:
             guards.asked.add(key)
             guards.note(operator.eq, self, self.value, True)
@@ -487,7 +487,7 @@ def number(size: Any) -> Any:
 
 
 def fixed(value: Any) -> Any:
-    """A tree of records and tuples with numbers in place of sizes, as machine code has them."""
+    """A tree of records and tuples with numbers instead of sizes, as machine code has them."""
     kind = type(value)
     if kind is Size:
         return value.known()
@@ -508,7 +508,7 @@ def _sized(hint: ShapedArray, shape: tuple[Any, ...]) -> Any:
     guards = next((n.guards for n in shape if type(n) is Size and n.guards.is_open), None)
     if guards is None:
         return hint
-    key = (hint, tuple([(n.place if n.guards is guards else -1) if type(n) is Size else -1 for n in shape]))
+    key = (hint, tuple([(n.slot if n.guards is guards else -1) if type(n) is Size else -1 for n in shape]))
     found = guards.avals.get(key)
     if found is None:
         found = guards.avals[key] = SizedAval(hint, shape)
@@ -564,7 +564,7 @@ def has_own_nodes(tree: Any) -> bool:
 def key_of(value: Any) -> Any:
     """A tree of tuples as a key in which sizes count by what they are, not by their present number."""
     if type(value) is Size:
-        return (Size, value.place)
+        return (Size, value.slot)
     return tuple(map(key_of, value)) if isinstance(value, tuple) else (type(value), value)
 
 

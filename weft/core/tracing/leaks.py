@@ -74,12 +74,12 @@ def _holders(tracer: Tracer, leaked: list[Any]) -> list[str]:
 
 
 def _holder_name(holder: Any, tracer: Tracer) -> str:
-    place = ""
+    location = ""
     if isinstance(holder, dict):
         keys = [key for key, value in holder.items() if value is tracer]
-        place = f"[{keys[0]!r}]" if keys else ""
+        location = f"[{keys[0]!r}]" if keys else ""
     elif isinstance(holder, (list, tuple)):
-        place = next((f"[{index}]" for index, value in enumerate(holder) if value is tracer), "")
+        location = next((f"[{index}]" for index, value in enumerate(holder) if value is tracer), "")
     names = [
         f"{module}.{name}"
         for module, loaded in list(sys.modules.items())
@@ -87,4 +87,4 @@ def _holder_name(holder: Any, tracer: Tracer) -> str:
         if value is holder and not module.startswith("weft")
     ]
     named = f" ({names[0]})" if names else ""
-    return f"<{type(holder).__name__} {id(holder)}>{place}{named}"
+    return f"<{type(holder).__name__} {id(holder)}>{location}{named}"

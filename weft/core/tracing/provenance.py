@@ -35,12 +35,12 @@ class Origin(Record):
 class Use(Record):
     """The user's innermost frame: where a value was needed."""
 
-    place: str = ""  # file:line (function)
+    location: str = ""  # file:line (function)
     line: str = ""  # the source line
     expression: str = ""  # the part of it that was being evaluated
 
     def __str__(self) -> str:
-        return f"{self.place}:\n    {self.line}" if self.line else self.place
+        return f"{self.location}:\n    {self.line}" if self.line else self.location
 
 
 def _condition(line: str) -> str:

@@ -428,8 +428,8 @@ def _output_atom(trace: DynamicJaxprTrace, out: Any, index: int) -> Atom:
         info = trace.debug_info
         traced = f"function {info.func_src_info} traced for {info.traced_for}" if info else "the traced function"
         paths = info.result_paths if info else None
-        place = f" at output component {paths[index]}" if paths and index < len(paths) and paths[index] else ""
-        raise TypeError(f"{traced} returned a value of type {type(out)}{place}, which is not a valid JAX type")
+        part = f" at output component {paths[index]}" if paths and index < len(paths) and paths[index] else ""
+        raise TypeError(f"{traced} returned a value of type {type(out)}{part}, which is not a valid JAX type")
     return trace.atom(out)
 
 
@@ -438,9 +438,9 @@ def _returned_reference(trace: DynamicJaxprTrace, out: Any, index: int) -> Value
     info = trace.debug_info
     traced = f"function {info.func_src_info} traced for {info.traced_for}" if info else "the traced function"
     paths = info.result_paths if info else None
-    place = f" at output tree path result{paths[index]}" if paths and index < len(paths) and paths[index] else ""
+    part = f" at output tree path result{paths[index]}" if paths and index < len(paths) and paths[index] else ""
     text = (
-        f"{traced} returned a mutable array reference of type {out.aval}{place}, but mutable array references cannot "
+        f"{traced} returned a mutable array reference of type {out.aval}{part}, but mutable array references cannot "
         "be returned."
     )
     names = info.arg_names if info else None
@@ -477,7 +477,7 @@ def escaped_tracer(tracer: Tracer) -> errors.UnexpectedTracerError:
     elif info is not None:
         text += f"\n{rule}\nThe leaked value is an argument of {info.func_name}.\n{rule}"
     use = provenance.use_of_value()
-    text += f"\nIt was used at {use}" if use.place else ""
+    text += f"\nIt was used at {use}" if use.location else ""
     function = info.func_name if info is not None else "the function"
     text += (
         f"\nWays out:\n  * return the value from {function}, and use what the call gives back"

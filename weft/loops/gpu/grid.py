@@ -48,7 +48,7 @@ RESULT = SLOT * (WARP + 1)  # those of all warps of a block, and of what they co
 SCAN_THREADS = BLOCK_LANES // RUN  # of a block, each with a run of a running combination
 # Accumulators of a block of runs: before it in its group, of groups before, before its first run, its own, after it.
 SCAN_STATES = 5
-# Accumulators in a block's memory: of elements (every 65th place is empty), runs (three times), blocks, these states.
+# Accumulators in a block's memory: of elements (every 65th slot is empty), runs (three times), blocks, these states.
 SCAN_COUNTS = (BLOCK_LANES + SCAN_THREADS, *3 * (SCAN_THREADS,), GROUP_BLOCKS, SCAN_STATES)
 ROW_THREADS = BLOCK_LANES // GPU_HELD  # of a block that has a long row
 EACH_RUN = 16  # updates of a sorted scatter for each thread: an estimate
@@ -94,7 +94,7 @@ def form(nest: ir.Nest) -> Form:
     plain = (ir.Load, ir.Store, ir.Param, ir.Apply, ir.IndexOf, ir.Guard)
     straight = [s for s in nest.statements() if not (isinstance(s, ir.LoadAt) and s.inside is None)]
     wide = alone and nest.vector is not None and all(isinstance(s, plain) for s in straight)
-    wide = wide and {s.offset for s in nest.statements() if isinstance(s, ir.LoadAt)} <= uniform.places(nest)
+    wide = wide and {s.offset for s in nest.statements() if isinstance(s, ir.LoadAt)} <= uniform.offsets(nest)
     wide = wide and all(operand.strides[-1] in (0, 1) for operand in nest.operands)
     wide = wide and all(elements.of(operand.dtype).parts == 1 for operand in nest.operands)
     found = ir.operands([s for s in nest.statements() if not isinstance(s, ir.LoadAt)])
@@ -105,7 +105,7 @@ def form(nest: ir.Nest) -> Form:
         turned = dims.pop() if len(dims) == 1 else -1
     columns = nest.split and any(phase.reductions for phase in nest.phases)
     columns = columns and sum([dim.role == "reduced" for dim in nest.dims]) == 1 and not nest.digits
-    runs = bool(nest.dims) and nest.dims[0].runs  # a thread for each update, which does all of its place or none
+    runs = bool(nest.dims) and nest.dims[0].runs  # a thread for each update, which does all of its target or none
     return Form(False, False, PER_THREAD if alone and not runs else 1, wide, tuple(aligned), turned, columns)
 
 
@@ -410,7 +410,7 @@ def most_threads(nest: ir.Nest, entry: str) -> int:
 
 
 def result_bytes(nest: ir.Nest) -> int:
-    """Bytes of a block's memory for what warps combine: of each accumulator, a place for each warp."""
+    """Bytes of a block's memory for what warps combine: of each accumulator, a slot for each warp."""
     return RESULT * sum([len(r.accumulators) for phase in nest.phases for r in phase.reductions])
 
 

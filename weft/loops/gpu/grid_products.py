@@ -50,7 +50,7 @@ OPERANDS = 2  # arrays that a product reads
 
 
 class Epilogue(Record):
-    """A kernel for each element of a product, in place of a store: the number of its operand that is the product."""
+    """A kernel for each element of a product, instead of a store: the number of its operand that is the product."""
 
     nest: ir.Nest
     operand: int

@@ -84,9 +84,9 @@ def sorting(sort: Any) -> Sorting | None:
     return found.replace(own=(*own, -1)[0], carried=(*others, -1)[0]) if direct else found
 
 
-def places(sort: Any) -> tuple[Any, ...]:
-    """The places of a kernel's operands."""
-    moved = [place for source, to, _ in sort.values for place in (source, to)]
+def locations(sort: Any) -> tuple[Any, ...]:
+    """The locations of a kernel's operands."""
+    moved = [location for source, to, _ in sort.values for location in (source, to)]
     return (*[key[0] for key in sort.keys], *moved, *([sort.positions] if sort.position_bytes else []))
 
 

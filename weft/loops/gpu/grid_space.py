@@ -15,7 +15,7 @@ from weft.loops import ir
 from weft.loops.body import Body
 from weft.loops.collapse import Loop, collapse, reduced_loops
 from weft.loops.reduction_tree import GROUP_BLOCKS
-from weft.loops.schedules.cpu_space import Space, has_sorted_places, ordered_block
+from weft.loops.schedules.cpu_space import Space, has_sorted_targets, ordered_block
 
 
 def grid_space(body: Body) -> Space:
@@ -25,7 +25,7 @@ def grid_space(body: Body) -> Space:
     runs = False
     if reduced and _is_free(body):
         parallel, reduced, digits = collapse(body.axes, body), [], []
-    elif not digits and has_sorted_places(body, parallel, reduced):
+    elif not digits and has_sorted_targets(body, parallel, reduced):
         parallel, reduced, runs = [Loop("parallel", reduced[0].axes), *parallel], [], True
     if body.tree == "column" and not parallel:
         parallel = [Loop("parallel")]

@@ -20,7 +20,7 @@ POINT = "point"  # the entry of a kernel with a thread for each point
 HELD_THREADS = 4  # threads that share an element of a product whose matrix is held
 
 
-class Place(Record):
+class Location(Record):
     """An address: a base, the word of a constant offset in bytes, and the numbers of offsets found at run time."""
 
     base: int
@@ -47,8 +47,8 @@ class Call(Record):
 
     kernel: Any  # a nest, a routine or a product
     entry: str
-    operands: tuple[Place, ...]
-    scratch: Place | None
+    operands: tuple[Location, ...]
+    scratch: Location | None
     words: int
     blocks: int
     threads: int
@@ -59,15 +59,15 @@ class Call(Record):
 class Copy(Record):
     """Copies as many bytes as a word says."""
 
-    to: Place
-    source: Place
+    to: Location
+    source: Location
     nbytes: int
 
 
 class Fill(Record):
     """Fills as many bytes as a word says with one value."""
 
-    to: Place
+    to: Location
     byte: int
     nbytes: int
 
@@ -76,21 +76,21 @@ class Offset(Record):
     """Run-time offset ``number``: the sum of clamped starts times strides; a start that is clamped sets a byte."""
 
     number: int
-    terms: tuple[tuple[Place, np.dtype, int, int], ...]  # where it is, its type, words of most and stride
-    flag: Place | None
+    terms: tuple[tuple[Location, np.dtype, int, int], ...]  # where it is, its type, words of most and stride
+    flag: Location | None
 
 
 class Carry(Record):
     """A part of a loop's state: where the loop finds and leaves it, and bases of where it is now and will be next.
 
     ``start``: it is copied there first. ``spare``: where the first step writes the next state, unless that takes the
-    same place. ``copied``: what a step has to copy there.
+    same memory. ``copied``: what a step has to copy there.
     """
 
-    home: Place
-    start: Place | None
-    spare: Place | None
-    copied: Place | None
+    home: Location
+    start: Location | None
+    spare: Location | None
+    copied: Location | None
     nbytes: int
     now: int
     later: int
@@ -99,17 +99,17 @@ class Carry(Record):
 class Row(Record):
     """A base that moves by a stride (a word) with each step.
 
-    ``ahead``: two places in the block's memory, to which the next row is brought while a step runs.
+    ``ahead``: two buffers in the block's memory, to which the next row is brought while a step runs.
     """
 
     base: int
-    first: Place
+    first: Location
     stride: int
-    ahead: tuple[Place, Place] | None = None
+    ahead: tuple[Location, Location] | None = None
 
 
 class Ahead(Record):
-    """A block that a step reads: it comes to the block's memory while the step before runs, to two places in turn.
+    """A block that a step reads: it comes to the block's memory while the step before runs, to two buffers in turn.
 
     ``base``: where that of this step is. Words say bytes of a row, rows, and bytes from one row to the next; here they
     lie side by side. ``lanes`` threads bring a row, in ``passes`` of 16 bytes each, and all threads the rows that there
@@ -117,8 +117,8 @@ class Ahead(Record):
     """
 
     base: int
-    block: Place
-    places: tuple[Place, Place]
+    block: Location
+    buffers: tuple[Location, Location]
     run: int
     rows: int
     stride: int
@@ -141,7 +141,7 @@ class Repeat(Record):
     trips: int
     reverse: bool
     cond: tuple[Any, ...] = ()
-    answer: Place | None = None
+    answer: Location | None = None
     ahead: tuple[Ahead, ...] = ()
     early: tuple[Any, ...] = ()
 
@@ -161,7 +161,7 @@ class Cell(Record):
 class Choose(Record):
     """One of several lists of steps, by a clamped int32."""
 
-    which: Place
+    which: Location
     branches: tuple[tuple[Any, ...], ...]
 
 
@@ -205,25 +205,25 @@ def every(steps: Iterable[Any]) -> Iterator[Any]:
         yield from every([one for branch in step.branches for one in branch] if isinstance(step, Choose) else inner)
 
 
-def places(steps: Iterable[Any], calls: bool = True) -> Iterator[Place]:
+def locations(steps: Iterable[Any], calls: bool = True) -> Iterator[Location]:
     """The addresses in some steps; without those of the operands of kernels."""
     for step in steps:
-        if isinstance(step, Place):
+        if isinstance(step, Location):
             yield step
         elif isinstance(step, Call):
             yield from [*(step.operands if calls else ()), *([] if step.scratch is None else [step.scratch])]
         elif isinstance(step, Record):
-            yield from places([getattr(step, name) for name in step._fields], calls)
+            yield from locations([getattr(step, name) for name in step._fields], calls)
         elif isinstance(step, tuple):
-            yield from places(step, calls)
+            yield from locations(step, calls)
 
 
-def moved(steps: Iterable[Any], to: Callable[[Place], Place]) -> tuple[Any, ...]:
+def moved(steps: Iterable[Any], to: Callable[[Location], Location]) -> tuple[Any, ...]:
     """The steps with other addresses of the operands of kernels."""
     found = list[Any]()
     for step in steps:
         if isinstance(step, Call):
-            step = step.replace(operands=tuple([to(place) for place in step.operands]))
+            step = step.replace(operands=tuple([to(location) for location in step.operands]))
         elif isinstance(step, Choose):
             step = step.replace(branches=tuple([moved(branch, to) for branch in step.branches]))
         elif isinstance(step, Repeat):

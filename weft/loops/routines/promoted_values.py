@@ -225,7 +225,7 @@ class Values:
         return out
 
     def reordered(self, value: int, order: np.ndarray) -> int:
-        """The value's elements at the given places."""
+        """The value's elements in the given order."""
         return self.pick(self.types[value].dtype, [(value, int(k)) for k in order.ravel()])
 
     def stretched(self, value: int, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> int:

@@ -55,7 +55,7 @@ def _inner(low: Values, index_map: IndexMap, at: int | None, out_at: int | None)
     count = len(low.shared)
     if at is not None:
         if out_at is None or index_map[at : at + count] != tuple([Affine(out_at + k) for k in range(count)]):
-            raise TooLarge("lanes change places")
+            raise TooLarge("lanes are moved to other dimensions")
         index_map = index_map[:at] + index_map[at + count :]
     if out_at is None:
         return index_map
@@ -84,16 +84,16 @@ def _view(low: Values, equation: JaxprEqn, kind: kinds.View, args: list[int]) ->
     out_at = _out_at(low, index_map, at, out, 0 if low.own(out) else None)
     low.begins(equation.outvars[0], out_at)
     inner = _inner(low, index_map, at, out_at)
-    return [low.reordered(args[0], _places(inner, low.without(operand.shape, at), low.without(out.shape, out_at)))]
+    return [low.reordered(args[0], _positions(inner, low.without(operand.shape, at), low.without(out.shape, out_at)))]
 
 
-def _places(index_map: IndexMap, shape: Sequence[int], out_shape: Sequence[int]) -> np.ndarray:
+def _positions(index_map: IndexMap, shape: Sequence[int], out_shape: Sequence[int]) -> np.ndarray:
     """For every element of a view its position in the operand."""
     offset, strides = index_maps.as_strides(index_map, index_maps.strides_of(shape), len(out_shape))
-    places = np.full(out_shape, offset, np.int64)
+    positions = np.full(out_shape, offset, np.int64)
     for index, stride in zip(np.indices(out_shape, np.int64, sparse=True), strides, strict=True):
-        places += index * number(stride)
-    return places
+        positions += index * number(stride)
+    return positions
 
 
 def _reshape(low: Values, equation: JaxprEqn, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
@@ -101,15 +101,15 @@ def _reshape(low: Values, equation: JaxprEqn, kind: kinds.Reshape, args: list[in
     at, count = low.first(equation.invars[0]), len(low.shared)
     if operand.dtype != out.dtype:
         raise TooLarge("bytes are read as another dtype")
-    places = [0]
+    dims = [0]
     if at is not None:
         before = math.prod(operand.shape[:at])
-        places = [
+        dims = [
             k for k in range(out.ndim) if math.prod(out.shape[:k]) == before and out.shape[k : k + count] == low.shared
         ]
-    if not places or (at is None and low.own(out)):
+    if not dims or (at is None and low.own(out)):
         raise TooLarge("lanes are not a dimension of the result")
-    low.begins(equation.outvars[0], places[0])
+    low.begins(equation.outvars[0], dims[0])
     return args
 
 
@@ -133,7 +133,7 @@ def _assemble(low: Values, equation: JaxprEqn, kind: kinds.Assemble, args: list[
         inner = _inner(low, piece.index_map if atom.aval.shape else (), at[piece.operand], out_at)
         if 0 not in region.extent:
             source[region.slices] = args[piece.operand]
-            element[region.slices] = _places(inner, low.inner_shape(atom), region.extent)
+            element[region.slices] = _positions(inner, low.inner_shape(atom), region.extent)
     pairs = zip(source.ravel().tolist(), element.ravel().tolist(), strict=True)
     return [low.pick(out.dtype, list(pairs))]
 
@@ -165,12 +165,12 @@ def _reduction(low: Values, equation: JaxprEqn, kind: kinds.Reduction, args: lis
     while first > 0 and along[first - 1] == along[first] - 1:
         first -= 1
     order = np.arange(math.prod(shape)).reshape(shape).transpose([*kept, *axes])
-    places = None if [*kept, *axes] == list(range(len(shape))) else tuple(order.ravel().tolist())
+    positions = None if [*kept, *axes] == list(range(len(shape))) else tuple(order.ravel().tolist())
     depth = low.depth_of(args)
     extents = [math.prod([shape[axis] for axis in group]) for group in (kept, axes[:first], axes[first:])]
     outs = [low.value(v.aval.dtype, extents[0], depth) for v in equation.outvars]
     tree = "row" if along[-1] == len(whole) - 1 else "column"
-    low.append(ir.reduced(equation, outs, args, None, tree, routine.Fold, *extents, places), depth)
+    low.append(ir.reduced(equation, outs, args, None, tree, routine.Fold, *extents, positions), depth)
     low.work += 2.0 * len(args) * low.pieces(extents[0]) * math.prod(extents[1:]) / (1 if extents[0] > 1 else VECTOR)
     return outs
 
@@ -261,7 +261,7 @@ def _slice(low: Values, equation: JaxprEqn, kind: kinds.DynamicSlice, operands: 
         raise TooLarge("a slice whose start differs between lanes")
     given = [low.in_registers(v) for v in operands[1:]]
     starts = _far_starts(low, given, shape, out.shape) if value is None else _starts(given, shape, out.shape)
-    offsets = tuple(_places(index_maps.identity(len(shape)), shape, out.shape).ravel().tolist())
+    offsets = tuple(_positions(index_maps.identity(len(shape)), shape, out.shape).ravel().tolist())
     depth = low.depth_of([start for start, _, _ in starts] + ([] if value is None else [value]))
     made = low.value(out.dtype, out.size, depth)
     low.work += 4.0 * low.pieces(out.size) + 4.0
@@ -270,17 +270,17 @@ def _slice(low: Values, equation: JaxprEqn, kind: kinds.DynamicSlice, operands: 
 
 
 def _gather(low: Values, equation: JaxprEqn, kind: kinds.Gather, operands: list[Any]) -> Sequence[int]:
-    """Elements at places that are computed; their indices are clamped."""
+    """Elements at computed positions; their indices are clamped."""
     out = equation.outvars[0].aval
     if "index" in check_scopes.wanted(equation) or not gathered.is_small(equation):
         raise TooLarge(
             "a gather that is checked, of many elements, of windows larger than the array, or of a huge array"
         )
-    place, inside = gathered.places(low, equation, low.in_registers(operands[1]))
+    positions, inside = gathered.positions(low, equation, low.in_registers(operands[1]))
     value, operand = _source(operands[0])
-    depth = low.depth_of([place] if value is None else [place, value])
+    depth = low.depth_of([positions] if value is None else [positions, value])
     made = low.value(out.dtype, out.size, depth)
-    low.append(routine.Take(made, value, operand, place), depth)
+    low.append(routine.Take(made, value, operand, positions), depth)
     low.work += 2.0 * out.size
     fill = kind.fill(out, equation.params)
     if fill is None or inside is None:

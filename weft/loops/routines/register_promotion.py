@@ -18,7 +18,7 @@ from weft.core.programs.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Lite
 from weft.core.symbolic.sizes import fixed, present
 from weft.loops import ir
 from weft.loops.routines import promotion_rules, routine
-from weft.loops.routines.known_places import known_places
+from weft.loops.routines.known_integers import known_integers
 from weft.loops.routines.promoted_values import TooLarge, Values
 from weft.loops.routines.routine import Block
 
@@ -74,7 +74,7 @@ class Lowering(Values):
             self.append(ir.Store(operand, value), 0)
         if self.guarded:
             self.operands.append(routine.Operand(np.dtype(np.uint8), "out", 0))
-        self.blocks[0], self.scalars = known_places(self.blocks[0], self.scalars, given)
+        self.blocks[0], self.scalars = known_integers(self.blocks[0], self.scalars, given)
         block = Block((), tuple(self.blocks[0]), ())
         if self.work > MOST_WORK:
             raise TooLarge(f"about {present(self.work):.0f} instructions")

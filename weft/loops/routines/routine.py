@@ -76,17 +76,17 @@ class Spread(Record):
 
 
 class Fold(ir.Reduce):
-    """outs = the reduction of ``args``, whose elements are in the order (kept, outer, run), or lie at ``places``."""
+    """outs = the reduction of ``args``, whose elements are in the order (kept, outer, run), or lie at ``positions``."""
 
     kept: int
     outer: int
     run: int
-    places: tuple[int, ...] | None = None
+    positions: tuple[int, ...] | None = None
 
-    def place(self, kept: int, outer: int, at: int) -> int:
+    def position(self, kept: int, outer: int, at: int) -> int:
         """Which element of an operand is term ``at`` of run ``outer`` of the result's element ``kept``."""
         index = (kept * self.outer + outer) * self.run + at
-        return index if self.places is None else self.places[index]
+        return index if self.positions is None else self.positions[index]
 
 
 class Running(ir.Scan):
@@ -119,12 +119,12 @@ class Slice(Record):
 
 
 class Take(Record):
-    """out[k] = source[place[k]]; the source is a value or an operand, and every place is inside."""
+    """out[k] = source[index[k]]; the source is a value or an operand, and every index is inside."""
 
     out: int
     value: int | None
     operand: int | None
-    place: int
+    index: int
 
 
 class Update(Record):

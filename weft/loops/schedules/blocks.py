@@ -1,4 +1,4 @@
-"""Blocks of short rows: points whose places are known relative to the first of them, and the vectors they make.
+"""Blocks of short rows: points at known distances from the first of them, and the vectors they make.
 
     a row of 10, 8 lanes:     elements 0 to 7, and 2 to 9
     rows of 3, 4 lanes:       of 4 rows the elements 0, the elements 1, the elements 2

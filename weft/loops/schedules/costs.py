@@ -8,9 +8,9 @@ from weft._base.target_model import (
     DOUBLE,
     DOUBLE_FUNCTION,
     FUNCTION,
+    NS_PER_ACCESS,
     NS_PER_BYTE,
     NS_PER_INSTRUCTION,
-    NS_PER_PLACE,
 )
 from weft.loops import elements, ir
 from weft.loops.routines import routine
@@ -86,5 +86,5 @@ def nanoseconds(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
                 strided = along is not None and operand.strides[along] == ir.RUNTIME
                 total += element.size * NS_PER_BYTE + (0.5 if strided else 0.0)
             elif isinstance(s, ir.LoadAt | ir.Update):
-                total += NS_PER_PLACE / (1 if s.offset in differ else lanes)
+                total += NS_PER_ACCESS / (1 if s.offset in differ else lanes)
     return total

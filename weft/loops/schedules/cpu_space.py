@@ -254,19 +254,19 @@ def _updates_by_lanes(body: Body, loop: Loop) -> bool:
 
 
 def _has_runs(body: Body, parallel: Sequence[Loop], reduced: Sequence[Loop]) -> bool:
-    """Whether the updates of a scatter can be cut among threads: sorted, so that those of one place follow each other.
+    """Whether the updates of a scatter can be cut among threads: sorted, so that those of one target follow each other.
 
     The updates of a single element in a register are not cut if vectors compute them (``codegen/nests/ordered.py``).
     """
-    if len(parallel) >= MAX_PARALLEL or not has_sorted_places(body, parallel, reduced):
+    if len(parallel) >= MAX_PARALLEL or not has_sorted_targets(body, parallel, reduced):
         return False
     if parallel:
         return _updates_by_lanes(body, parallel[-1])
     return _fits_register(body) and not _calls_functions(body)
 
 
-def has_sorted_places(body: Body, parallel: Sequence[Loop], reduced: Sequence[Loop]) -> bool:
-    """Whether the updates of a place follow each other: those of a sorted scatter, at every point of other loops."""
+def has_sorted_targets(body: Body, parallel: Sequence[Loop], reduced: Sequence[Loop]) -> bool:
+    """Whether the updates of a target follow each other: those of a sorted scatter, at every point of other loops."""
     if body.tree != "order" or len(reduced) != 1 or len(body.results) != 1:
         return False
     (scatter,) = body.results
@@ -275,7 +275,7 @@ def has_sorted_places(body: Body, parallel: Sequence[Loop], reduced: Sequence[Lo
     keys = {axis.key for loop in parallel for axis in loop.axes}
     if not keys.isdisjoint(scatter.axes):
         return False
-    # along a window places differ, though they start at one offset
+    # along a window targets differ, though they start at one offset
     return all(stride_class(reduced[0].stride(o)) == 0 for o in body.operands if o.role == "out")
 
 

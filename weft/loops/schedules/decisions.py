@@ -153,7 +153,7 @@ def of(nest: ir.Nest, target: Target) -> Schedule:
     return schedule.replace(peeled=peeled_regions.of(schedule.nest, target.model.test, parts))
 
 
-def place_of(nest: ir.Nest, operand: int, row: int) -> tuple[Line, int]:
+def line_of(nest: ir.Nest, operand: int, row: int) -> tuple[Line, int]:
     """The line that an operand reads in a row of a neighbourhood, and its offset in elements."""
     first, below, shift = nest.operands[operand].near or (operand, 0, 0)
     return (first, below + row if nest.operands[first].strides[-2] else 0), shift
@@ -242,7 +242,7 @@ class _Decider:
         )
 
     def tabled(self) -> int:
-        """Vectors in flight where values of digits are looked up: finding the next place takes as long as a few."""
+        """Vectors in flight where values of digits are looked up: finding the next position takes as long as a few."""
         nest = self.nest
         read = [s for s in self.statements if isinstance(s, ir.Load | ir.IndexOf) and nest.reads_digits(s)]
         whole = all(operand.strides[nest.vector or 0] in (0, 1) for operand in nest.operands)
@@ -386,7 +386,7 @@ class _Decider:
         for s in self.statements:
             if isinstance(s, ir.Load) and nest.operands[s.operand].strides[-1]:
                 for row in range(rows):
-                    line, shift = place_of(nest, s.operand, row)
+                    line, shift = line_of(nest, s.operand, row)
                     lines.setdefault(line, set()).add(shift)
         shuffled = [line for line, shifts in lines.items() if len(shifts) > 1 and self.shuffles(line[0])]
         listed = tuple([(line, tuple(shifts)) for line, shifts in lines.items()])

@@ -32,16 +32,16 @@ def marked(nest: ir.Nest, bindings: Sequence[Binding]) -> ir.Nest:
             continue
         walked = id(binding.variable), binding.dtype, binding.strides, binding.outer
         for first in firsts.setdefault(walked, []):
-            place = _distance(binding.offset - bindings[first].offset, binding.strides[-2])
-            if place is not None:
-                groups[walked, first][number] = (first, *place)
+            distance = _distance(binding.offset - bindings[first].offset, binding.strides[-2])
+            if distance is not None:
+                groups[walked, first][number] = (first, *distance)
                 break
         else:
             firsts[walked].append(number)
             groups[walked, number] = {number: (number, 0, 0)}
     if not any(_shares(group.values()) for group in groups.values()):
         return nest
-    near = {number: place for group in groups.values() for number, place in group.items() if place[0] != number}
+    near = {number: one for group in groups.values() for number, one in group.items() if one[0] != number}
     operands = [o.replace(near=near.get(number)) for number, o in enumerate(nest.operands)]
     return nest.replace(operands=tuple(operands))
 
@@ -53,7 +53,7 @@ def _distance(elements: int, row: int) -> tuple[int, int] | None:
     return (rows, sizes.number(rest)) if abs(rows) <= ROWS and abs(rest) <= ELEMENTS else None
 
 
-def _shares(places: Any) -> bool:
+def _shares(neighbours: Any) -> bool:
     """Whether two operands are one row apart."""
-    at = [place[1:] for place in places]
+    at = [one[1:] for one in neighbours]
     return any(a[1] == b[1] and abs(a[0] - b[0]) == 1 for a, b in itertools.combinations(at, 2))

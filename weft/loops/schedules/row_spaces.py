@@ -1,4 +1,4 @@
-"""Short rows on a CPU: when they are blocks of points at known places, joined with others, or walked by digits.
+"""Short rows on a CPU: when they are blocks of points at known distances, joined with others, or walked by digits.
 
 Lanes along a short last axis would be empty for the most part. Which of these answers a body gets follows from its
 strides and from ``thresholds``.
@@ -49,7 +49,7 @@ def whole_rows(body: Body, parallel: Sequence[Loop], lanes: int) -> list[Loop]:
     axes = joined(loops).axes
     keys = {axis.key for axis in axes}
     if any(isinstance(s, ir.LoadAt) for s in body.statements):
-        return []  # places by an index have no digits
+        return []  # accesses by an index have no digits
     if not keys.isdisjoint(body.indexed) or not _fits(body, keys, extent, lanes, more=LIGHT):
         return []
     for operand in body.operands:
@@ -77,7 +77,7 @@ class Rows(NamedTuple):
 
 
 def of_rows(body: Body, parallel: list[Loop], found: Thresholds, lanes: int) -> Rows:
-    """What becomes of short rows: blocks of points at known places, one loop with digits, or none of these."""
+    """What becomes of short rows: blocks of points at known distances, one loop with digits, or none of these."""
     if _is_narrow_block(body, parallel, found, lanes):
         return Rows(parallel, known=True, across=True)
     row = _is_known_row(body, parallel, found, lanes)

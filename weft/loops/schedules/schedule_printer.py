@@ -23,7 +23,7 @@ def text(nest: ir.Nest | routine.Routine, target: Target) -> str:
     if nest.vector is None:
         beside = f", {schedule.beside} side by side" if schedule.beside else ""
         return "schedule: " + (
-            "runs of equal places in a register" if nest.dims and nest.dims[0].runs else f"one by one{beside}"
+            "runs of equal targets in a register" if nest.dims and nest.dims[0].runs else f"one by one{beside}"
         )
     parts = [f"lanes i{nest.vector} x{schedule.lanes}"]
     parts += _rows(schedule) if schedule.phases else _columns(schedule, target)

@@ -53,7 +53,7 @@ def differing(
     return found
 
 
-def places(nest: ir.Nest, inner: Sequence[int] = ()) -> frozenset[int]:
+def offsets(nest: ir.Nest, inner: Sequence[int] = ()) -> frozenset[int]:
     """The offsets that are not in ``moving``, and the values from which they are computed."""
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     if {ir.LoadAt, ir.Update}.isdisjoint(map(type, statements)):

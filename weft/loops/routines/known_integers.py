@@ -1,4 +1,4 @@
-"""Integers of a body that computes places in arrays, as constants of the routine: tests of bounds are then known."""
+"""Integers of a body that computes offsets into arrays, as constants of the routine: tests of bounds are then known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft.loops import ir
 from weft.loops.routines import routine
 
 
-def known_places(statements: Sequence[Any], scalars: Sequence[Any], first: int) -> tuple[list[Any], list[Any]]:
+def known_integers(statements: Sequence[Any], scalars: Sequence[Any], first: int) -> tuple[list[Any], list[Any]]:
     """The statements of the outermost block and the parameters that are left, those before ``first`` among them."""
     moving = (routine.Take, routine.Update)
     if not any(isinstance(s, moving) for s in routine.statements(routine.Block((), tuple(statements), ()))):

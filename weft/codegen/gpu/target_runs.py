@@ -1,9 +1,9 @@
 """Writes sorted scatters for the threads of a GPU: each has a few updates that follow each other.
 
-updates of places 3 3 5 5 | 5 7 7 7     thread 0 makes those of 3 and all of 5, thread 1 those of 7
+updates of targets 3 3 5 5 | 5 7 7 7     thread 0 makes those of 3 and all of 5, thread 1 those of 7
 
-A thread leaves out the place that began before its updates, and goes on to the end of its last one. Single numbers stay
-in a register from update to update; what several updates read is loaded at once.
+A thread leaves out the target that began before its updates, and goes on to the end of its last one. Single numbers
+stay in a register from update to update; what several updates read is loaded at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNBOUNDED = 1 << 40  # updates: more than there can be
 class RunWriter(PointWriter):
     """Writes the entry of a nest whose first loop is over the updates of a sorted scatter."""
 
-    def _point(self, p: str, place: Position) -> None:
+    def _point(self, p: str, position: Position) -> None:
         writer, (chunk, *others) = self.writer, self.indices(p)
         statements = [s for phase in self.nest.phases for s in (*phase.before, *phase.body)]
         (self.last,) = [s for s in statements if isinstance(s, ir.Update)]
@@ -38,17 +38,17 @@ class RunWriter(PointWriter):
         first = writer.index("mul", chunk, str(grid.EACH_RUN))
 
         def updates() -> None:
-            before = self._offset(writer.maximum_index(writer.index("sub", first, "1"), "0"), others, place)
+            before = self._offset(writer.maximum_index(writer.index("sub", first, "1"), "0"), others, position)
             none = writer.choose_index(writer.compare_index("eq", first, "0"), "-1", before)
             plain = self.dtype.char in IN_REGISTERS and self.last.guard is None
-            (self._in_register if plain else self._in_memory)(first, none, others, place)
+            (self._in_register if plain else self._in_memory)(first, none, others, position)
 
         threads.when(writer, writer.compare_index("slt", first, self.extents[0]), updates)
 
     def _goes_on(self, index: str, end: str, state: tuple[str, str], there: str) -> tuple[str, str]:
-        """Whether an update is this thread's or comes before one that is, and whether it begins a place.
+        """Whether an update is this thread's or comes before one that is, and whether it begins a target.
 
-        ``state``: the place of the update before it, and whether that was this thread's.
+        ``state``: the target of the update before it, and whether that was this thread's.
         """
         writer, (here, active) = self.writer, state
         exists = writer.compare_index("sle", index, self._last_index)
@@ -57,34 +57,34 @@ class RunWriter(PointWriter):
         same = writer.op(f"and i1 {active}, {writer.op(f'xor i1 {begins}, true')}")
         return writer.op(f"and i1 {exists}, {writer.op(f'or i1 {is_own}, {same}')}"), begins
 
-    def _in_memory(self, first: str, before: str, others: list[str], place: Position) -> None:
+    def _in_memory(self, first: str, before: str, others: list[str], position: Position) -> None:
         writer, end = self.writer, self.writer.index("add", first, str(grid.EACH_RUN))
 
         def one(now: list[str]) -> tuple[list[str], str]:
             index, here, active = now
-            there = self._offset(writer.minimum_index(index, self._last_index), others, place)
+            there = self._offset(writer.minimum_index(index, self._last_index), others, position)
             goes_on, begins = self._goes_on(index, end, (here, active), there)
             active = writer.op(f"and i1 {goes_on}, {writer.op(f'or i1 {active}, {begins}')}")
 
             def update() -> None:
                 base = instances.fresh(self.scalars, self.scalars.values)
                 base.scalars = dict(self.scalars.values)
-                ColumnWriter(self).point([base], self.at_point(place, [index, *others]))
+                ColumnWriter(self).point([base], self.at_point(position, [index, *others]))
 
             threads.when(writer, active, update)
             return [writer.index("add", index, "1"), there, active], goes_on
 
         writer.rounds("true", UNBOUNDED, [("i64", first), ("i64", before), ("i1", "false")], one)
 
-    def _in_register(self, first: str, before: str, others: list[str], place: Position) -> None:
+    def _in_register(self, first: str, before: str, others: list[str], position: Position) -> None:
         writer, s, register = self.writer, self.last, self.register
         end = writer.index("add", first, str(grid.EACH_RUN))
-        target = self.at_point(place, [first, *others]).pointers[s.operand]
+        target = self.at_point(position, [first, *others]).pointers[s.operand]
 
         def some(now: list[str]) -> tuple[list[str], str]:
             index, here, text, active, written = now
             at, more = [writer.index("add", index, str(k)) for k in range(GPU_AT_ONCE)], "true"
-            for k, point in enumerate(self._points(at, others, place)):
+            for k, point in enumerate(self._points(at, others, position)):
                 there = indexed.uniform_offset(self, s.offset, point)
                 assert there is not None
                 goes_on, begins = self._goes_on(at[k], end, (here, active), there)
@@ -111,7 +111,7 @@ class RunWriter(PointWriter):
     def _begun(
         self, begins: str, now: tuple[str, str, str], following: tuple[str, str], target: str
     ) -> tuple[str, str]:
-        """The element and its place after an update that may begin another one."""
+        """The element and its target after an update that may begin another one."""
         writer, (text, here, written), (there, inside) = self.writer, now, following
 
         def load() -> list[str]:
@@ -135,12 +135,12 @@ class RunWriter(PointWriter):
     def _value(self, text: str) -> Value:
         return Value(self.dtype, (V(self.scalar, self.register, text),))
 
-    def _points(self, at: list[str], others: list[str], place: Position) -> list[Instance]:
+    def _points(self, at: list[str], others: list[str], position: Position) -> list[Instance]:
         """All but the update of several points: what they load first."""
         made = []
         for index in at:
             safe = self.writer.minimum_index(index, self._last_index)
-            inner = self.at_point(place, [safe, *others])
+            inner = self.at_point(position, [safe, *others])
             made.append((self.copy(self.scalar, dict(self.scalars.values)), inner))
         for is_load in (True, False):
             some = [s for s in self.others if isinstance(s, LOADS) == is_load]
@@ -152,11 +152,11 @@ class RunWriter(PointWriter):
     def _last_index(self) -> str:
         return self.writer.index("sub", self.extents[0], "1")
 
-    def _offset(self, index: str, others: list[str], place: Position) -> str:
-        """The place of an update."""
-        needed = [s for s in runs.place_statements(self.nest) if not isinstance(s, ir.Update)]
+    def _offset(self, index: str, others: list[str], position: Position) -> str:
+        """The offset of an update."""
+        needed = [s for s in runs.target_statements(self.nest) if not isinstance(s, ir.Update)]
         point = self.copy(self.scalar, dict(self.scalars.values))
-        self.run(needed, [point], self.at_point(place, [index, *others]))
+        self.run(needed, [point], self.at_point(position, [index, *others]))
         offset = indexed.uniform_offset(self, self.last.offset, point)
         assert offset is not None
         return offset
