@@ -239,8 +239,8 @@ def drawn(seed: int, least: int = 0, most: int = 0) -> DrawnProgram:
 
 
 def _gradient(program: DrawnProgram, draw: Draw, batch: int) -> DrawnProgram:
-    places = [i for i, x in enumerate(program.inputs) if x.dtype not in ("int32", "bool")]
-    which = tuple(places if draw.random.random() < 0.5 else places[:1])
+    indices = [i for i, x in enumerate(program.inputs) if x.dtype not in ("int32", "bool")]
+    which = tuple(indices if draw.random.random() < 0.5 else indices[:1])
     text = f"""
 def loss(*arguments):
     return sum(jnp.mean(part ** 2) for part in jax.tree.leaves(value(*arguments)))

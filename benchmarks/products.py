@@ -5,7 +5,7 @@
 
 NumPy's own OpenBLAS multiplies the same numbers in the same process, in turns with weft. Where a matrix nearly fills a
 cache, a product takes up to 1.5 times as long as the same one elsewhere in memory, by how its pages share the cache's
-sets; so each point is timed at several places, each with operands of its own, and what counts is the median of places.
+sets; so each point is timed at several addresses, each with operands of its own, and what counts is their median.
 Both write to memory that they have written before. The points below 0.97 are listed, then the lowest others.
 """
 
@@ -28,8 +28,8 @@ from listing import Row, print_lowest, watched
 import weft
 import weft.numpy as jnp
 
-PLACES = 7
-SECONDS = 0.02  # seconds at each place, for both together; at least five turns
+ADDRESSES = 7
+SECONDS = 0.02  # seconds at each address, for both together; at least five turns
 ASKED = 0.97
 Shape = tuple[int, ...]
 RECTANGLES = [(128, 784, 1024), (128, 1024, 10), (4096, 8, 8), (32, 4096, 32), (1000, 3, 1000), (1000, 8, 1000),
@@ -78,7 +78,7 @@ def seconds(call: Callable[[], object], count: int) -> float:
     return (time.perf_counter() - begin) / count
 
 
-def at_a_place(ours: tuple[Any, Any], theirs: tuple[Any, Any]) -> tuple[float, float]:
+def at_an_address(ours: tuple[Any, Any], theirs: tuple[Any, Any]) -> tuple[float, float]:
     """The least seconds of weft and of OpenBLAS for one product, in turns."""
     result = np.matmul(*theirs)
 
@@ -98,11 +98,11 @@ def at_a_place(ours: tuple[Any, Any], theirs: tuple[Any, Any]) -> tuple[float, f
 
 
 def ratios(dtype: type, left: Shape, right: Shape) -> list[tuple[float, float, float]]:
-    """(OpenBLAS' time over weft's, weft's, OpenBLAS') at each place, in order. No place is used twice."""
+    """(OpenBLAS' time over weft's, weft's, OpenBLAS') at each address, in order. No address is used twice."""
     rng = np.random.default_rng(0)
-    theirs = [(random(rng, left, dtype), random(rng, right, dtype)) for _ in range(PLACES)]
+    theirs = [(random(rng, left, dtype), random(rng, right, dtype)) for _ in range(ADDRESSES)]
     ours = [(jnp.array(a), jnp.array(b)) for a, b in theirs]
-    found = [at_a_place(*place) for place in zip(ours, theirs, strict=True)]
+    found = [at_an_address(*operands) for operands in zip(ours, theirs, strict=True)]
     return sorted((openblas / weft, weft, openblas) for weft, openblas in found)
 
 
@@ -115,12 +115,12 @@ def main() -> None:
     with weft.threads(1):
         for name, operands in watched(chosen):
             found = ratios(*operands)
-            ratio, ours, openblas = found[PLACES // 2]
+            ratio, ours, openblas = found[ADDRESSES // 2]
             times = f"{ours * 1e6:9.2f} {openblas * 1e6:9.2f} us"
             medians.append((ratio, f"{ratio:6.3f}  ({found[0][0]:.2f} to {found[-1][0]:.2f}) {times}  {name}"))
     low = sum(ratio < ASKED for ratio, _ in medians)
     print(f"{len(medians)} points, {low} below {ASKED}, median {statistics.median(r for r, _ in medians):.2f}")
-    print("OpenBLAS' time over weft's: median of places (least to greatest), their times at that place")
+    print("OpenBLAS' time over weft's: median of addresses (least to greatest), their times at that address")
     print_lowest(medians, low, 10)
 
 

@@ -144,7 +144,7 @@ def members(value: type) -> str:
         return ""
     concrete = type(weft.numpy.ones(())) if value is weft.Array else value  # Array stands for tracers too
     for name in dir(concrete):
-        getattr(concrete, name, None)  # methods that load their module take their place
+        getattr(concrete, name, None)  # methods that load their module replace them
     found = {name: member for base in reversed(concrete.__mro__) for name, member in vars(base).items()}
     lines, plain = [], []
     for name, member in sorted(found.items()):

@@ -61,7 +61,7 @@ def outcome(block: Block, page: Path, names: dict[str, Any]) -> tuple[str, str |
 
 
 def in_block_lines(text: str, block: Block, page: Path) -> str:
-    """Places in the page as places in the block, which do not change when the page does."""
+    """Lines of the page as lines of the block, which do not change when the page does."""
     return re.sub(re.escape(str(page)) + r":(\d+)", lambda m: f"program.py:{int(m[1]) - block.line + 1}", text)
 
 

@@ -59,7 +59,7 @@ called with a matrix of 64 rows and 100 columns.
 TRACED = """\
 ## 1. jaxpr: what the function does
 
-`weft.jit` calls the function once, with a tracer in the place of `x`: an object that has a shape and a dtype but no
+`weft.jit` calls the function once, with a tracer instead of `x`: an object that has a shape and a dtype but no
 numbers. Each operation that the tracer meets is recorded as one line, an *equation*: result, its type, the
 operation with its parameters in brackets, its operands. Look at the types (`f32[64,1]`): every value has one, and
 shapes are made equal by explicit `broadcast_in_dim`. The maximum is subtracted so that `exp` cannot overflow.

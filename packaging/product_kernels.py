@@ -15,7 +15,7 @@ objects = importlib.import_module("products.objects")
 
 
 def main(folder: Path, instructions: list[str]) -> None:
-    """Write a file for each unit of these instruction sets, in place of those of earlier sources."""
+    """Write a file for each unit of these instruction sets, instead of those of earlier sources."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in instructions:
         made = objects.files(objects.tables.units(name))

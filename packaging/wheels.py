@@ -3,7 +3,7 @@
 ``python packaging/wheels.py [--aarch64] [--check]``, called by ``make wheel`` and ``make check-wheel``. A wheel is for
 one version of Python (the one that runs this file) and one processor family: the stable ABI has no access to the
 items of tuples and lists and to the fields of types without a call, which a warm call of 0.1 us reads by the dozen
-(128 places in seven of its files do not compile under it). The native module contains the C++
+(128 lines in seven of its files do not compile under it). The native module contains the C++
 library, so that it needs of a system only glibc 2.34: Debian 12, Ubuntu 22.04, Fedora 35, RHEL 9 and later.
 """
 
@@ -79,9 +79,9 @@ def build(aarch64: bool) -> None:
 
 def check_foreign(wheel: Path) -> None:
     """What auditwheel looks at, for a processor that it does not run on: libraries, and versions of symbols."""
-    with tempfile.TemporaryDirectory() as place, zipfile.ZipFile(wheel) as archive:
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".so")]
-        command = ["aarch64-linux-gnu-objdump", "-p", "-T", archive.extract(name, place)]
+        command = ["aarch64-linux-gnu-objdump", "-p", "-T", archive.extract(name, folder)]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     needed = set(re.findall(r"NEEDED +(\S+)", text)) - {
         "libc.so.6",
@@ -103,8 +103,8 @@ def check() -> None:
     wheels = sorted(DIST.glob(f"weft-*-{TAG}-*_{os.uname().machine}.whl"))
     if not wheels:
         sys.exit(f"dist/ has no wheel of {TAG} for {os.uname().machine}: make wheel")
-    with tempfile.TemporaryDirectory() as place:
-        home = Path(place) / "venv"
+    with tempfile.TemporaryDirectory() as temporary:
+        home = Path(temporary) / "venv"
         run(sys.executable, "-m", "venv", home)
         packages = next(home.glob("lib/python*/site-packages"))
         before, start = size(packages), time.perf_counter()
@@ -113,7 +113,9 @@ def check() -> None:
         for folder in sorted((f for f in packages.iterdir() if f.is_dir()), key=size, reverse=True)[:8]:
             print(f"  {folder.name} {size(folder):.0f} MB")
         done = subprocess.run(
-            [home / "bin" / "python", "-I", "-W", "error", "-c", PROGRAM], cwd=place, env={"HOME": place, "PATH": ""}
+            [home / "bin" / "python", "-I", "-W", "error", "-c", PROGRAM],
+            cwd=temporary,
+            env={"HOME": temporary, "PATH": ""},
         )
         if done.returncode:
             sys.exit("the installed wheel does not run its program")

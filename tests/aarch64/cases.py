@@ -37,7 +37,7 @@ DOUBLE = normal(517, dtype=np.float64)
 COMPLEX = normal(517, dtype=np.complex64)
 INTEGER = whole(-(2**31), 2**31, 1003)
 ANGLES = normal(1003) * 1e5  # the sine's exact range reduction is needed by some
-PLACES = whole(0, 70, 90)
+INDICES = whole(0, 70, 90)
 BINS = whole(0, 50, 2000)
 KEY = np.array([7, 42], np.uint32)
 EDGES = np.array([*[np.inf, -np.inf, np.nan, 3e9, -3e9, 1e20], *[2147483520, -129, 255.5, 65504, -0.0]] * 9, np.float32)
@@ -131,7 +131,7 @@ CASES: dict[str, Case] = {
     "every third": (lambda x: x[1::3] + x[:-1:3][:334], (X,)),
     "padded": (lambda x: jnp.pad(x, ((3, 2), (1, 5))) + 1, (WIDE,)),
     "concatenated": (lambda x: jnp.concatenate([x, x[:, :20] * 2], axis=1), (WIDE,)),
-    "gathered rows": (lambda x, i: x[i] + 1, (WIDE, PLACES)),
+    "gathered rows": (lambda x, i: x[i] + 1, (WIDE, INDICES)),
     "gathered elements": (lambda x, i: x[i] * 2, (X, BINS)),
     "scattered sums": (lambda i: jnp.zeros(50, jnp.float32).at[i].add(0.1), (BINS,)),
     "scattered rows": (lambda x, i: x.at[i].add(x[:40] * 2), (WIDE, whole(0, 70, 40))),

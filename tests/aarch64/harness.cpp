@@ -78,13 +78,13 @@ struct Program {
     dynamic.resize(static_cast<size_t>(in.word()));
   }
 
-  char* place(Reader& in) {
+  char* location(Reader& in) {
     const int64_t slot = in.word(), offset = in.word(), number = in.word();
     return slots[static_cast<size_t>(slot)]->base + offset + (number < 0 ? 0 : dynamic[static_cast<size_t>(number)]);
   }
-  std::vector<void*> places(Reader& in) {
+  std::vector<void*> locations(Reader& in) {
     std::vector<void*> found;
-    for (int64_t n = in.word(); n > 0; --n) found.push_back(place(in));
+    for (int64_t n = in.word(); n > 0; --n) found.push_back(location(in));
     return found;
   }
 
@@ -105,7 +105,7 @@ struct Kernel {
     blob = std::make_unique<weft::CodeBlob>(image);
     params = in.words();
     params.push_back(0);
-    bases = program.places(in);
+    bases = program.locations(in);
   }
   void call(const int64_t* range, void* scratch) {
     reinterpret_cast<Function>(blob->entry())(bases.data(), params.data(), range, scratch);
@@ -177,8 +177,8 @@ void run_step(Reader& in, Program& program) {
       return;
     }
     case 2: {  // a copy of runs of bytes at regular distances
-      char* to = program.place(in);
-      const char* from = program.place(in);
+      char* to = program.location(in);
+      const char* from = program.location(in);
       const size_t nbytes = static_cast<size_t>(in.word());
       const std::vector<int64_t> walks = in.words();
       if (walks.empty()) std::memmove(to, from, nbytes);
@@ -186,7 +186,7 @@ void run_step(Reader& in, Program& program) {
       return;
     }
     case 3: {  // a fill
-      char* to = program.place(in);
+      char* to = program.location(in);
       const size_t nbytes = static_cast<size_t>(in.word());
       std::memset(to, static_cast<int>(in.word()), nbytes);
       return;
@@ -195,7 +195,7 @@ void run_step(Reader& in, Program& program) {
       const size_t number = static_cast<size_t>(in.word());
       int64_t sum = 0;
       for (int64_t n = in.word(); n > 0; --n) {
-        const char* from = program.place(in);
+        const char* from = program.location(in);
         const std::vector<int64_t> term = in.words();  // bytes, signed, largest, stride
         sum += clamped(from, term[0], term[1] != 0, term[2]) * term[3];
       }

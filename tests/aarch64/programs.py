@@ -49,11 +49,11 @@ class Program:
         sizes = [output.aval.nbytes for output in self.plan.outputs]
         return [*((data, len(data)) for data in given), *((b"", n) for n in sizes), (b"", self.plan.arena_bytes)]
 
-    def place(self, place: tuple[int, int, int]) -> tuple[int, int, int]:
-        """A place whose temporaries lie in the arena, which is the last slot."""
-        slot, offset, number = place
+    def location(self, location: tuple[int, int, int]) -> tuple[int, int, int]:
+        """A location whose temporaries lie in the arena, which is the last slot."""
+        slot, offset, number = location
         first = self.plan.n_inputs + len(self.plan.outputs)
-        return place if slot < first else (first, offset + self.plan.temps[slot - first][0], number)
+        return location if slot < first else (first, offset + self.plan.temps[slot - first][0], number)
 
     def outputs(self, slots: Sequence[bytes]) -> list[np.ndarray]:
         """The results, from the bytes of all slots at the end."""
@@ -149,11 +149,11 @@ def _program(program: Program) -> bytes:
 
 
 def _step(program: Program, step: Any) -> bytes:
-    at = program.place
+    at = program.location
     if isinstance(step, instructions.Kernel):
         return _words(0) + _called(program, step, step.operands) + _how(step)
     if isinstance(step, instructions.Routine):
-        return _words(1) + _called(program, step, [place for place, _ in step.operands])
+        return _words(1) + _called(program, step, [location for location, _ in step.operands])
     if isinstance(step, instructions.Copy):
         return _words(2, *at(step.to), *at(step.source), step.nbytes) + _list([])
     if isinstance(step, instructions.CopyRows):
@@ -168,14 +168,14 @@ def _step(program: Program, step: Any) -> bytes:
 
 def _term(program: Program, slot: int, offset: int, char: str, most: int, stride: int) -> bytes:
     dtype = np.dtype(char)
-    return _words(*program.place((slot, offset, -1))) + _list([dtype.itemsize, dtype.kind == "i", most, stride])
+    return _words(*program.location((slot, offset, -1))) + _list([dtype.itemsize, dtype.kind == "i", most, stride])
 
 
-def _called(program: Program, step: Any, places: Sequence[tuple[int, int, int]]) -> bytes:
+def _called(program: Program, step: Any, locations: Sequence[tuple[int, int, int]]) -> bytes:
     made = step.kernel
     params = np.frombuffer(step.params, np.int64).tolist()
-    given = [word for place in places for word in program.place(place)]
-    return _bytes(made.bytes) + _bytes(made.symbol.encode()) + _list(params) + _words(len(places), *given)
+    given = [word for location in locations for word in program.location(location)]
+    return _bytes(made.bytes) + _bytes(made.symbol.encode()) + _list(params) + _words(len(locations), *given)
 
 
 def _how(step: instructions.Kernel) -> bytes:

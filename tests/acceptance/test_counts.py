@@ -72,8 +72,8 @@ def test_forty_operations_over_broadcast_inputs(seed: int) -> None:
     def chain(*xs: Any) -> Any:
         values = list(xs)
         last = xs[0]
-        for step, place, keep in steps:
-            last = _STEPS[step](last, values[int(place * len(values))])
+        for step, position, keep in steps:
+            last = _STEPS[step](last, values[int(position * len(values))])
             if keep < 0.4:
                 values.append(last)
         return last

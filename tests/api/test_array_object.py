@@ -213,8 +213,8 @@ def test_device_get_of_keys_and_of_what_has_array() -> None:
 def test_arrays_from_the_data_of_one_process() -> None:
     device, make = weft.devices()[0], weft.make_array_from_process_local_data
     sharding = weft.sharding.SingleDeviceSharding(device)
-    for place in (device, sharding):
-        made = make(place, np.arange(4.0), (4,))
+    for target in (device, sharding):
+        made = make(target, np.arange(4.0), (4,))
         assert made.committed and made.devices() == {device} and made.dtype == np.float32
     tree = make({"a": device, "b": sharding}, {"a": np.arange(3), "b": [np.ones((2, 2)), 1.0]})
     assert tree["a"].tolist() == [0, 1, 2] and tree["b"][0].shape == (2, 2) and tree["b"][1].shape == ()
@@ -281,7 +281,7 @@ def test_types_for_annotations() -> None:
     assert not isinstance("text", weft.typing.ArrayLike)
 
 
-PLACED = {
+ON_DEVICE = {
     "zeros": lambda **where: wnp.zeros(3, **where),
     "asarray": lambda **where: wnp.asarray([1], **where),
     "arange": lambda **where: wnp.arange(3, **where),
@@ -307,23 +307,23 @@ class Elsewhere(weft.sharding.Sharding):
         return set()
 
 
-@pytest.mark.parametrize("name", PLACED)
+@pytest.mark.parametrize("name", ON_DEVICE)
 def test_placement_elsewhere_is_refused(name: str) -> None:
     one = weft.sharding.SingleDeviceSharding(weft.devices()[0])
     if name not in ONLY_SHARDING:
         for where in (None, weft.devices()[0], one):
-            PLACED[name](device=where)
+            ON_DEVICE[name](device=where)
         for where in ("tpu", "cpu", 3):
             with pytest.raises(ValueError, match="device is None, a device"):
-                PLACED[name](device=where)
+                ON_DEVICE[name](device=where)
     if name not in ONLY_DEVICE:
         for where in (None, one):
-            PLACED[name](out_sharding=where)
+            ON_DEVICE[name](out_sharding=where)
         for where in ("tpu", 3, weft.devices()[0]):
             with pytest.raises(TypeError, match="only supports instances of `NamedSharding`"):
-                PLACED[name](out_sharding=where)
+                ON_DEVICE[name](out_sharding=where)
     with pytest.raises(NotImplementedError, match="concrete sharding"):
-        PLACED[name](**{"out_sharding" if name in ONLY_SHARDING else "device": Elsewhere()})
+        ON_DEVICE[name](**{"out_sharding" if name in ONLY_SHARDING else "device": Elsewhere()})
 
 
 def test_live_arrays() -> None:

@@ -123,14 +123,14 @@ def test_none_in_a_tree_of_cotangents_is_zero() -> None:
         weft.grad(f)({"a": 2.0, "b": (3.0, 4.0)})
 
 
-@pytest.mark.parametrize(("place", "error"), [(3, IndexError), (-4, ValueError)])
-def test_nondiff_argnums_that_name_no_argument(place: int, error: type[Exception]) -> None:
-    f = weft.custom_jvp(lambda x: x, nondiff_argnums=(place,))
+@pytest.mark.parametrize(("number", "error"), [(3, IndexError), (-4, ValueError)])
+def test_nondiff_argnums_that_name_no_argument(number: int, error: type[Exception]) -> None:
+    f = weft.custom_jvp(lambda x: x, nondiff_argnums=(number,))
     f.defjvp(lambda fixed, primals, tangents: (primals[0], tangents[0]))
-    g = weft.custom_vjp(lambda x: x, nondiff_argnums=(place,))
+    g = weft.custom_vjp(lambda x: x, nondiff_argnums=(number,))
     g.defvjp(lambda x: (x, None), lambda fixed, _, ct: (ct,))
     for function in (f, g):
-        with pytest.raises(error, match=f"argument {place}, but the function was called with 1"):
+        with pytest.raises(error, match=f"argument {number}, but the function was called with 1"):
             weft.grad(function)(1.0)
 
 

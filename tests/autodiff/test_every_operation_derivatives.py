@@ -88,16 +88,16 @@ def program_cases() -> list[Case]:
     for name, listed in samples.PROGRAMS.items():
         for index, (program, args) in enumerate(listed):
             typed = [np.float32(x) if isinstance(x, float) else x for x in args]
-            places = [place for place, x in enumerate(typed) if is_inexact(x)]
+            indices = [index for index, x in enumerate(typed) if is_inexact(x)]
 
-            def run(lax: Any, *given: Any, program: Any = program, args: Any = args, places: Any = places) -> Any:
+            def run(lax: Any, *given: Any, program: Any = program, args: Any = args, indices: Any = indices) -> Any:
                 whole = list(args)
-                for place, value in zip(places, given, strict=True):
-                    whole[place] = value
+                for index, value in zip(indices, given, strict=True):
+                    whole[index] = value
                 return program(lax, *whole)
 
-            if places and f"{name}-{index}" not in UNDEFINED:
-                made.append(Case(f"{name}-{index}", run, tuple(typed[place] for place in places)))
+            if indices and f"{name}-{index}" not in UNDEFINED:
+                made.append(Case(f"{name}-{index}", run, tuple(typed[index] for index in indices)))
     return made
 
 
@@ -145,8 +145,8 @@ def check(case: Case, tolerance: float) -> None:
         assert all(t.dtype == weft.float0 for t in tree_util.tree_leaves(tangents))
         return
     test_util.check_grads(f, case.args, 2, atol=tolerance, rtol=tolerance)
-    places = tuple(range(len(case.args)))
-    grad = weft.grad(weighted(f), places)
+    indices = tuple(range(len(case.args)))
+    grad = weft.grad(weighted(f), indices)
     slopes = grad(*case.args)
     for jitted, eager in zip(leaves(weft.jit(grad)(*case.args)), leaves(slopes), strict=True):
         assert jitted.dtype == eager.dtype and np.array_equal(jitted, eager, equal_nan=True)
@@ -155,7 +155,7 @@ def check(case: Case, tolerance: float) -> None:
     batch = [jnp.stack(parts) for parts in zip(*rows, strict=True)]
     wanted = [jnp.stack(parts) for parts in zip(*looped, strict=True)]
     assert_near(weft.vmap(grad)(*batch), wanted, tolerance / 100)
-    assert_near(weft.grad(lambda *xs: weft.vmap(weighted(f))(*xs).sum(), places)(*batch), wanted, tolerance / 100)
+    assert_near(weft.grad(lambda *xs: weft.vmap(weighted(f))(*xs).sum(), indices)(*batch), wanted, tolerance / 100)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.as_jax], ids=repr)

@@ -70,7 +70,7 @@ ERRORS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "linear two": (lambda m, x: m.linearize(m.numpy.sin, x)[1](x, x), "expected PyTreeDef"),
     "vjp no aux": (lambda m, x: m.vjp(lambda y: y * 2, 1.0, has_aux=True), "two-element tuple"),
     "hessian of int": (lambda m, x: m.hessian(lambda y: y * 1.0)(1), "valued inputs"),
-    "vjp tree names the place": (
+    "vjp tree names the leaf": (
         lambda m, x: m.vjp(lambda y: {"a": (y, y)}, x)[1]({"a": x}),
         r"out\['a'\] was a <class 'tuple'> in the original output, but a pytree leaf here",
     ),

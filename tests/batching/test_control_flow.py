@@ -146,10 +146,10 @@ def test_a_branch_that_an_element_does_not_take_gives_it_no_nan(branches: int) -
     """The logarithm's derivative at 0 is infinite, and would meet a cotangent of 0."""
     functions = [lambda v: 2 * v, weft.numpy.log, weft.numpy.sqrt][:branches]
 
-    def of_all(x: Any, places: Any) -> Any:
-        return weft.vmap(lambda i, v: weft.lax.switch(i, functions, v))(places, x).sum()
+    def of_all(x: Any, indices: Any) -> Any:
+        return weft.vmap(lambda i, v: weft.lax.switch(i, functions, v))(indices, x).sum()
 
-    x, places = np.float32([0, -1, 4]), np.int32([0, 0, branches - 1])
+    x, indices = np.float32([0, -1, 4]), np.int32([0, 0, branches - 1])
     expected = [2, 2, 0.25]
-    np.testing.assert_allclose(weft.grad(of_all)(x, places), expected, rtol=1e-6)
-    np.testing.assert_allclose(weft.jit(weft.grad(of_all))(x, places), expected, rtol=1e-6)
+    np.testing.assert_allclose(weft.grad(of_all)(x, indices), expected, rtol=1e-6)
+    np.testing.assert_allclose(weft.jit(weft.grad(of_all))(x, indices), expected, rtol=1e-6)

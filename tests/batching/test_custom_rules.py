@@ -62,11 +62,11 @@ def looped(axes: Any, x: Any, w: Any) -> Any:
     for k in range(size):
         parts = [v if a is None else np.take(v, k, a) for v, a in zip((x, w), axes, strict=True)]
         back = weft.grad(loss, argnums=(0, 1))(*map(jnp.asarray, parts))
-        for place, axis in enumerate(axes):
+        for index, axis in enumerate(axes):
             if axis is None:
-                total[place] += np.asarray(back[place])
+                total[index] += np.asarray(back[index])
             else:
-                np.moveaxis(total[place], axis, 0)[k] += np.asarray(back[place])
+                np.moveaxis(total[index], axis, 0)[k] += np.asarray(back[index])
     return tuple(total)
 
 

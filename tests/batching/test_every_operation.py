@@ -89,8 +89,8 @@ PARTLY = [(name, function, given) for name, function, given in CASES if len(give
 def test_operands_that_are_not_mapped(name: str, function: Callable[..., Any], given: tuple[Any, ...]) -> None:
     exact = name.split("-")[0] not in INEXACT
     arrays = [weft.numpy.asarray(variants(value)) for value in given]
-    for place in range(len(given)):
-        operands = [x if k == place else x[1] for k, x in enumerate(arrays)]
-        in_axes = tuple([0 if k == place else None for k in range(len(given))])
-        rows = [function(*[x[n] if k == place else x for k, x in enumerate(operands)]) for n in range(SIZE)]
+    for index in range(len(given)):
+        operands = [x if k == index else x[1] for k, x in enumerate(arrays)]
+        in_axes = tuple([0 if k == index else None for k in range(len(given))])
+        rows = [function(*[x[n] if k == index else x for k, x in enumerate(operands)]) for n in range(SIZE)]
         assert_equal(weft.jit(weft.vmap(function, in_axes=in_axes))(*operands), stacked(rows), exact)

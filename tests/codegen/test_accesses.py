@@ -46,8 +46,8 @@ PROGRAM = """
 
     def function(write, dtype, width, arrays):
         writer = families.writer(on)
-        places = [writer.element("ptr", "%operands", str(k)) for k in range(len(arrays))]
-        pointers = [writer.op(f"load ptr, ptr {place}, align 8") for place in places]
+        slots = [writer.element("ptr", "%operands", str(k)) for k in range(len(arrays))]
+        pointers = [writer.op(f"load ptr, ptr {slot}, align 8") for slot in slots]
         write(Memory(Lanes(writer, width), on), pointers)
         call, _ = load_text(module_text.text(writer, "k", PARAMETERS), on)
         call(arrays, [], [0] * 6)
@@ -63,20 +63,20 @@ PROGRAM = """
         numbers = [rng.integers(0, sources, width) if rng.random() < 0.5 else one for one in numbers]
         numbers[0][:sources] = np.arange(sources)
         numbers += [np.full(width, n) for n in range(sources)]
-        places = [offsets(rng.choice(["any", "one", "rows", "steps"]), width) for _ in numbers]
-        least = [min(p[n == k].min(initial=99) for n, p in zip(numbers, places)) for k in range(sources)]
-        places = [p - np.array(least)[n] for n, p in zip(numbers, places)]
-        spans = [max(p[n == k].max(initial=0) for n, p in zip(numbers, places)) + 1 for k in range(sources)]
+        offsets = [drawn(rng.choice(["any", "one", "rows", "steps"]), width) for _ in numbers]
+        least = [min(p[n == k].min(initial=99) for n, p in zip(numbers, offsets)) for k in range(sources)]
+        offsets = [p - np.array(least)[n] for n, p in zip(numbers, offsets)]
+        spans = [max(p[n == k].max(initial=0) for n, p in zip(numbers, offsets)) + 1 for k in range(sources)]
         arrays = [*[filled(span, dtype, end) for span in spans], guarded(width * len(numbers), dtype, end)]
 
         def write(memory, pointers):
-            wanted = [list(zip(n.tolist(), p.tolist())) for n, p in zip(numbers, places)]
+            wanted = [list(zip(n.tolist(), p.tolist())) for n, p in zip(numbers, offsets)]
             for k, value in enumerate(accesses.load(memory, dtype, pointers[:-1], wanted)):
                 memory.store(value, memory.writer.element(whole(dtype), pointers[-1], str(k * width)))
 
         function(write, dtype, width, arrays)
-        expected = [arrays[n][o] for row in zip(numbers, places) for n, o in zip(*row)]
-        assert arrays[-1].tobytes() == np.array(expected, dtype).tobytes(), (dtype, width, numbers, places)
+        expected = [arrays[n][o] for row in zip(numbers, offsets) for n, o in zip(*row)]
+        assert arrays[-1].tobytes() == np.array(expected, dtype).tobytes(), (dtype, width, numbers, offsets)
 
     def stores(dtype, width, end):
         vectors = rng.integers(1, 5)
@@ -109,11 +109,11 @@ PROGRAM = """
         count = int(rng.integers(1, 20))
         count = count if Memory(Lanes(families.writer(on), width), on).masks(dtype) else -(-count // width) * width
         arrays = [filled(count, dtype, end) for _ in range(2 * width)]
-        places = [[(row, k) for row in range(width)] for k in range(count)]
+        offsets = [[(row, k) for row in range(width)] for k in range(count)]
 
         def write(memory, pointers):
-            values = accesses.load(memory, dtype, pointers[:width], places)
-            accesses.store(memory, values, places, pointers[width:])
+            values = accesses.load(memory, dtype, pointers[:width], offsets)
+            accesses.store(memory, values, offsets, pointers[width:])
 
         function(write, dtype, width, arrays)
         for given, found in zip(arrays[:width], arrays[width:]):

@@ -176,7 +176,7 @@ def test_many_short_rows_are_padded_by_a_fill_of_all(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
-def test_places_by_several_indices(axis: int) -> None:
+def test_accesses_by_several_indices(axis: int) -> None:
     """A row of rows, each of which lies where an index says."""
     x = np.arange(1100 * 2 * 2 * 3, dtype=np.float32).reshape(1100, 2, 2, 3)
     i = np.array([[0, 1], [1, 0], [1, 1]], np.int32)

@@ -57,7 +57,7 @@ def test_lanes_run_along_the_collapsed_dimension() -> None:
     assert "digit" not in weft.jit(lambda x: x + jnp.swapaxes(x, 1, 2)).lower(x[:2]).compile().as_text("loops")
 
 
-def test_vectors_of_short_bodies_share_the_search_for_the_next_place() -> None:
+def test_vectors_of_short_bodies_share_the_search_for_the_next_position() -> None:
     weights = jnp.arange(64.0)
     for rows in (300, 333, 1001):
         x = jnp.asarray(np.random.default_rng(rows).normal(size=(rows, 64)).astype(np.float32))

@@ -107,8 +107,8 @@ def test_what_others_planted_is_not_written_to(way, tmp_path):
     assert done.stderr.count("crash files are not kept in") == (way == "folder"), done.stderr
 
 
-@pytest.mark.parametrize("place", ["/proc/nothing", "/dev/null/nothing", "full"])
-def test_without_a_place_for_the_crash_file_kernels_are_compiled(place, tmp_path):
+@pytest.mark.parametrize("folder", ["/proc/nothing", "/dev/null/nothing", "full"])
+def test_without_a_folder_for_the_crash_file_kernels_are_compiled(folder, tmp_path):
     """A read-only file system, or a full disk."""
     program = """
         import resource, sys
@@ -119,8 +119,8 @@ def test_without_a_place_for_the_crash_file_kernels_are_compiled(place, tmp_path
         for _ in range(2):
             assert llvm.emit_object("define void @k() {\\nentry:\\nret void\\n}\\n", host(), "k")[:4] == b"\\x7fELF"
     """
-    environment = {**os.environ, "WEFT_CRASH_DIR": str(tmp_path) if place == "full" else place}
-    command = [sys.executable, "-c", textwrap.dedent(program), place]
+    environment = {**os.environ, "WEFT_CRASH_DIR": str(tmp_path) if folder == "full" else folder}
+    command = [sys.executable, "-c", textwrap.dedent(program), folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
 

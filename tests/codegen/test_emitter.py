@@ -443,8 +443,8 @@ def test_extrema_with_one_number_are_those_with_an_array(dtype):
 
 
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 31, 32, 33, 63, 64, 65, 1000, 65536])
-def test_bfloat16_at_even_and_odd_places_stay_where_they_are(size):
-    """Vectors of nothing but bfloat16 hold the even places in one register, the odd ones in another."""
+def test_bfloat16_in_even_and_odd_lanes_stay_where_they_are(size):
+    """Vectors of nothing but bfloat16 hold the even lanes in one register, the odd ones in another."""
     x: Any = np.random.default_rng(size).permutation(65536).astype(np.uint16)[:size].view(BF16)
     y: Any = x[::-1].copy()
     function = weft.jit(

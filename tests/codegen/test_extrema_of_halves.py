@@ -1,4 +1,4 @@
-"""Extrema of bfloat16 and float16 and their places, which are found by the bits: every value, zeros, NaN, blocks."""
+"""Extrema of bfloat16 and float16 and their positions, which are found by the bits: every value, zeros, NaN, blocks."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_rows_columns_and_all_over_blocks_and_threads(dtype: str, special: tuple
 @pytest.mark.parametrize("dtype", HALVES)
 def test_what_is_also_used_otherwise_is_reduced_as_before(dtype: str) -> None:
     x = np.random.default_rng(0).standard_normal((5, 700)).astype(HALVES[dtype])
-    largest, places, total, doubled = weft.jit(lambda x: (jnp.max(x, 1), jnp.argmin(x, 1), jnp.sum(x, 1), x + x))(x)
+    largest, positions, total, doubled = weft.jit(lambda x: (jnp.max(x, 1), jnp.argmin(x, 1), jnp.sum(x, 1), x + x))(x)
     np.testing.assert_array_equal(np.asarray(largest).astype("f4"), x.astype("f4").max(1))
-    np.testing.assert_array_equal(places, x.astype("f4").argmin(1))
+    np.testing.assert_array_equal(positions, x.astype("f4").argmin(1))
     np.testing.assert_array_equal(np.asarray(doubled).astype("f4"), 2 * x.astype("f4"))
     np.testing.assert_allclose(np.asarray(total).astype("f4"), x.astype("f4").sum(1), 0.01, 0.5)

@@ -57,10 +57,10 @@ def test_first_of_equals_and_first_nan(dtype: str, axis: int) -> None:
 @pytest.mark.parametrize("length", [8192, 8193, 20_000])
 def test_over_several_blocks(length: int) -> None:
     for fill, best in ((-np.inf, -np.inf), (0.0, 1.0), (0.0, np.nan)):
-        for place in (0, 8191, 8192 % length, length - 1):
+        for position in (0, 8191, 8192 % length, length - 1):
             x = np.full((2, length), fill, np.float32)
-            x[:, place] = best
-            want = 0 if fill == best else place
+            x[:, position] = best
+            want = 0 if fill == best else position
             assert np.asarray(jnp.argmax(x, 1)).tolist() == [want, want]
             assert np.asarray(jnp.argmax(x.T.copy(), 0)).tolist() == [want, want]
 
@@ -82,7 +82,7 @@ def _row(dtype: np.dtype, order: str, size: int) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", SHORT)
 @pytest.mark.parametrize("order", ORDERS)
-def test_extrema_of_bools_and_integers_and_their_places_over_blocks_and_threads(dtype: str, order: str) -> None:
+def test_extrema_of_bools_and_integers_and_their_positions_over_blocks_and_threads(dtype: str, order: str) -> None:
     def found(x: np.ndarray, axis: int | None) -> list[np.ndarray]:
         return [np.asarray(f(x, axis=axis)) for f in compiled]
 
@@ -110,9 +110,9 @@ def test_a_bool_of_any_byte_is_true() -> None:
 
 def test_a_computed_value_is_searched_where_it_is_computed() -> None:
     x = np.random.default_rng(0).integers(-100, 100, (4, 20_000)).astype(np.int8)
-    places = weft.jit(lambda x: (jnp.argmax(x % 3 + (x > 50), axis=1), jnp.argmin(x > 98, axis=1)))(x)
-    np.testing.assert_array_equal(places[0], np.argmax(x % 3 + (x > 50), axis=1))
-    np.testing.assert_array_equal(places[1], np.argmin(x > 98, axis=1))
+    positions = weft.jit(lambda x: (jnp.argmax(x % 3 + (x > 50), axis=1), jnp.argmin(x > 98, axis=1)))(x)
+    np.testing.assert_array_equal(positions[0], np.argmax(x % 3 + (x > 50), axis=1))
+    np.testing.assert_array_equal(positions[1], np.argmin(x > 98, axis=1))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])

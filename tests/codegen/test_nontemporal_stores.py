@@ -91,7 +91,7 @@ def test_equals_numpy(name: str, dtype: str, streams: None) -> None:
 
 @pytest.mark.parametrize("columns", [1000, 1024, 1337])
 def test_both_threads_write_their_own_lanes(columns: int, streams: None) -> None:
-    """Large enough to be divided, at places where no line begins."""
+    """Large enough to be divided, at addresses where no line begins."""
     x = numbers((1500, columns), "float32")
     turned, added = weft.jit(lambda x: x.T), weft.jit(lambda x: x[1:, 1:] + 1)
     for threads in (1, 2):

@@ -131,11 +131,11 @@ def test_tiles(width: Machine, letter: str, columns_: int) -> None:
     a, b, c = numbers(letter, height, k), numbers(letter, k, n), numbers(letter, height, n)
     call = compiled(lambda module: tiles.Tile(module, e, "tile", height, [e.vector] * 2, "strided").write())
     expected = c + product(a, b, in_chains=False)
-    place = record(
+    operands = record(
         tiles.TILE, a=a.ctypes.data, a_row=k, a_k=1, b=b.ctypes.data, b_k=n, c=c.ctypes.data, c_row=n, k=k,
         rows=height, columns=n, add=1,
     )  # fmt: skip
-    call(ctypes.byref(place))
+    call(ctypes.byref(operands))
     np.testing.assert_array_equal(c, expected)
 
 
@@ -144,10 +144,10 @@ def test_rows_by_a_vector(width: Machine, letter: str) -> None:
     e, count, k = Lanes(width, letter), 11, 45
     a, x, y = numbers(letter, count, k), numbers(letter, k), np.zeros(count, DTYPES[letter])
     call = compiled(lambda module: rows.RowsKernel(module, e, "rows", letter, 2, False).f)
-    place = record(
+    operands = record(
         rows.VECTOR, a=a.ctypes.data, a_row=k, a_k=1, x=x.ctypes.data, x_k=1, y=y.ctypes.data, y_row=1, rows=count, k=k
     )
-    call(ctypes.byref(place))
+    call(ctypes.byref(operands))
     np.testing.assert_array_equal(y, product(a, x[:, None])[:, 0])
 
 
@@ -159,11 +159,11 @@ def test_strips_of_columns(width: Machine, letter: str, by_lane: bool) -> None:
     count = e.width + last
     a, x, y = numbers(letter, k, count), numbers(letter, k), np.zeros(count, DTYPES[letter])
     call = compiled(lambda module: columns.Strip(module, e, "strip", letter, 2, last < e.width, by_lane).f)
-    place = record(
+    operands = record(
         rows.VECTOR, a=a.ctypes.data, a_row=1, a_k=count, x=x.ctypes.data, x_k=1, y=y.ctypes.data, y_row=1, rows=count,
         k=k,
     )  # fmt: skip
-    call(ctypes.byref(place), 0, last)
+    call(ctypes.byref(operands), 0, last)
     np.testing.assert_array_equal(y, product(x[None], a)[0])
 
 
@@ -183,11 +183,11 @@ def test_packing(width: Machine, letter: str) -> None:
     for lies in (source, np.asfortranarray(source), apart[:, ::2]):  # columns side by side, terms side by side, neither
         to = np.ones((k, padded), DTYPES[sums])
         steps = [stride // dtype.itemsize for stride in lies.strides]
-        place = record(
+        operands = record(
             tiles.PANEL, source=lies.ctypes.data, k_stride=steps[0], x_stride=steps[1], k=k, width=columns_,
             padded=padded, pitch=padded, to=to.ctypes.data,
         )  # fmt: skip
-        call(ctypes.byref(place))
+        call(ctypes.byref(operands))
         np.testing.assert_array_equal(to, expected)
 
 
@@ -197,9 +197,9 @@ def test_short_rows_that_are_permuted() -> None:
         k = min(k, e.width // 2)
         a, x, y = numbers(letter, count, k), numbers(letter, k), np.zeros(count, DTYPES[letter])
         call = compiled(lambda module, e=e: rows.short_rows(module, e, "short"))
-        place = record(
+        operands = record(
             rows.VECTOR, a=a.ctypes.data, a_row=k, a_k=1, x=x.ctypes.data, x_k=1, y=y.ctypes.data, y_row=1, rows=count,
             k=k,
         )  # fmt: skip
-        call(ctypes.byref(place))
+        call(ctypes.byref(operands))
         np.testing.assert_array_equal(y, product(a, x[:, None])[:, 0])

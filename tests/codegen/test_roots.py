@@ -30,7 +30,7 @@ def mantissas(exponent: int) -> np.ndarray:
 def test_every_mantissa_has_its_rounded_root(exponent):
     x = mantissas(exponent)
     want = np.sqrt(x)
-    for vectors in range(3):  # every value lies in each place of a tile once
+    for vectors in range(3):  # every value lies in each lane of a tile once
         at = np.roll(x, vectors * WIDTH)
         assert same_bits(root(at), np.roll(want, vectors * WIDTH))
         assert same_bits(shifted(at), np.roll(want, vectors * WIDTH))
@@ -51,7 +51,7 @@ def borders() -> np.ndarray:
 @pytest.mark.filterwarnings("ignore:(invalid|divide by zero):RuntimeWarning")
 @pytest.mark.parametrize("fill", [1.0, 0.0, 2.0**-120])
 def test_unusual_values_beside_others(fill):
-    """One of them in a vector of others, at each place of three vectors."""
+    """One of them in a vector of others, in each lane of three vectors."""
     unusual = borders()
     rows = np.full((len(unusual), 3 * WIDTH), fill, np.float32)
     rows[np.arange(len(unusual)), np.arange(len(unusual)) * 7 % (3 * WIDTH)] = unusual

@@ -60,7 +60,7 @@ def test_what_is_not_a_number_stays_in_its_row() -> None:
 
 
 def test_rows_lie_apart() -> None:
-    """Rows of a larger array, rows backwards, and results in every other place of an array."""
+    """Rows of a larger array, rows backwards, and results in every other element of an array."""
     x = matrix(700, 48, np.float32)
 
     def function(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Sorted scatters are cut among threads where the place changes: the bits of the same scatter with unsorted indices."""
+"""Sorted scatters are cut among threads where the target changes: the bits of the scatter with unsorted indices."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def both(function: Any, *operands: Any) -> tuple[np.ndarray, np.ndarray]:
     return found, expected
 
 
-@pytest.mark.parametrize(("count", "places", "shape"), SHAPES)
+@pytest.mark.parametrize(("count", "targets", "shape"), SHAPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, jnp.bfloat16, np.complex64])
-def test_segment_sums_have_the_same_bits(count: int, places: int, shape: tuple[int, ...], dtype: Any) -> None:
+def test_segment_sums_have_the_same_bits(count: int, targets: int, shape: tuple[int, ...], dtype: Any) -> None:
     with weft.enable_x64(True):
         values = (100 * RNG.normal(size=(count, *shape))).astype(dtype)
-        ids = np.sort(RNG.integers(-1, places + 2, count)).astype(np.int32)  # some of them outside
-        found, expected = both(lambda v, i, s: ops.segment_sum(v, i, places, indices_are_sorted=s), values, ids)
+        ids = np.sort(RNG.integers(-1, targets + 2, count)).astype(np.int32)  # some of them outside
+        found, expected = both(lambda v, i, s: ops.segment_sum(v, i, targets, indices_are_sorted=s), values, ids)
         np.testing.assert_array_equal(found, expected)
-        exact = np.zeros((places, *shape), np.complex128)
-        inside = (ids >= 0) & (ids < places)
+        exact = np.zeros((targets, *shape), np.complex128)
+        inside = (ids >= 0) & (ids < targets)
         np.add.at(exact, ids[inside], values[inside].astype(np.complex128))
         if dtype is not jnp.bfloat16:
             np.testing.assert_allclose(found, exact, rtol=2e-4, atol=2)
@@ -98,7 +98,7 @@ def test_computed_updates_and_the_same_bits_on_one_thread() -> None:
 @pytest.mark.parametrize("shape", [(10, 1), (10,), (1, 10, 1), (10, 3)])
 @pytest.mark.parametrize("name", ["set", "add"])
 def test_a_window_whose_rows_are_single_elements_is_written_whole(shape: tuple[int, ...], name: str) -> None:
-    """The loop over a window's rows is no list of updates: the places differ, though all start at one offset."""
+    """The loop over a window's rows is no list of updates: the targets differ, though all start at one offset."""
     where = (slice(None),) * shape.index(10) + (slice(2, 6),)
     expected = np.zeros(shape, np.float32)
     expected[where] = 3

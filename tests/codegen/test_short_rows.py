@@ -185,7 +185,7 @@ def test_another_length_of_short_rows_is_another_program() -> None:
 @pytest.mark.parametrize("columns", [5, 6, 7, 8, 11, 13, 16, 23])
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint32, np.float64, np.int64])
 def test_rows_apart_and_in_place(columns: int, dtype: Any) -> None:
-    """Rows that are parts of longer ones, results in rows of another distance, and results in the place of operands."""
+    """Rows that are parts of longer ones, results in rows of another distance, and results over operands."""
     wide = (np.random.default_rng(columns).standard_normal((1003, columns + 3)) * 50).astype(dtype)
     wide = np.where(wide == 0, dtype(3), wide)
 

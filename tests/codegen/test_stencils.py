@@ -134,8 +134,8 @@ PROGRAM = """
                     u[:] = np.arange(u.size) % 7
                     expected = function(u.reshape(shape))
                     out = guarded(expected.size, dtype, end)
-                    places = [(out if b.role == "out" else u).ctypes.data + b.offset * u.itemsize for b in low.operands]
-                    call(places, words, [0, low.extents[0], 0, low.extents[-1], 0, 0])
+                    bases = [(out if b.role == "out" else u).ctypes.data + b.offset * u.itemsize for b in low.operands]
+                    call(bases, words, [0, low.extents[0], 0, low.extents[-1], 0, 0])
                     assert (out.reshape(expected.shape) == expected).all(), (function, dtype, shape)
     print("inside")
 """

@@ -82,12 +82,12 @@ def files(folder: Path) -> list[Path]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """An empty cache folder which this process uses too."""
-    place = tmp_path / "cache"
+    path = tmp_path / "cache"
     before = {name: weft.config.read(name) for name in ("cache", "cache_dir", "cache_disk_bytes")}
-    weft.config.update("cache_dir", str(place))
+    weft.config.update("cache_dir", str(path))
     weft.config.update("cache", True)
     try:
-        yield place
+        yield path
     finally:
         for name, value in before.items():
             weft.config.update(name, value)
@@ -404,7 +404,7 @@ def test_things_that_are_no_files(folder: Path) -> None:
 
 
 def test_the_ledger_is_a_plain_file_of_ones_own(folder: Path, tmp_path: Path) -> None:
-    """What another program put in its place is removed: nothing is written through it, and nobody waits for it."""
+    """What another program put instead of it is removed: nothing is written through it, and nobody waits for it."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     cache = disk.DiskCache(str(folder), 1 << 20, VERSION)
@@ -505,8 +505,8 @@ def test_a_read_only_folder_serves_what_it_has(folder: Path, caplog: pytest.LogC
 
 def test_a_read_only_file_system(tmp_path: Path) -> None:
     """/proc takes no folders, even from root; an unreachable folder costs nothing but the cache."""
-    for place in ("/proc/weft-cache", "/dev/null/cache", str(tmp_path / ("x" * 300))):
-        assert run(place)[1] >= 4
+    for path in ("/proc/weft-cache", "/dev/null/cache", str(tmp_path / ("x" * 300))):
+        assert run(path)[1] >= 4
 
 
 def test_no_home(tmp_path: Path) -> None:

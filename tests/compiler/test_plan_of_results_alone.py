@@ -47,7 +47,7 @@ MORE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "an operand for a result": (lambda x: (x, x + 1), (X,)),
     "one result twice": (lambda x: (x + 1,) * 2, (X,)),
     "a reshaped result": (lambda x: (jnp.sin(x)).reshape(-1), (X,)),
-    "a place that is read": (lambda x, i: lax.dynamic_slice(x, (i, i), (2, 2)) + 1, (X, np.int32(1))),
+    "an index that is read": (lambda x, i: lax.dynamic_slice(x, (i, i), (2, 2)) + 1, (X, np.int32(1))),
     "an update": (lambda x: lax.dynamic_update_slice(x, x[:1] * 2, (2, 0)), (X,)),
 }
 

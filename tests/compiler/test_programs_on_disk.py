@@ -470,14 +470,14 @@ def test_threads_forks_and_kills(tmp_path: Path) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """An empty cache folder, which this process uses; stages are not checked."""
-    place = tmp_path / "cache"
+    path = tmp_path / "cache"
     before = {name: config.read(name) for name in ("cache", "cache_dir", "cache_disk_bytes", "check")}
-    config.update("cache_dir", str(place))
+    config.update("cache_dir", str(path))
     config.update("cache", True)
     config.update("check", False)
     weft.clear_caches()
     try:
-        yield place
+        yield path
     finally:
         for name, value in before.items():
             config.update(name, value)
@@ -857,8 +857,8 @@ def test_another_version_of_weft_is_a_miss(folder: Path, monkeypatch: pytest.Mon
     check(1)
     stamps = runtime.source_stamps
 
-    def edited(place: str) -> list[tuple[str, int, int]]:
-        return [(name, n + (name == "nn/activations.py"), at) for name, n, at in stamps(place)]
+    def edited(path: str) -> list[tuple[str, int, int]]:
+        return [(name, n + (name == "nn/activations.py"), at) for name, n, at in stamps(path)]
 
     known = version.compiler_version()
     monkeypatch.setattr(runtime, "source_stamps", edited)

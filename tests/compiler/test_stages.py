@@ -146,11 +146,11 @@ def test_stages_can_be_skipped(skipped: str) -> None:
     assert ladder.n_kernels(program) > 2 or skipped == "simplify"
 
 
-def every_pass(x: Any, table: Any, places: Any) -> list[Any]:
+def every_pass(x: Any, table: Any, indices: Any) -> list[Any]:
     """A program in which most passes have something to do."""
     rows = lax.iota(np.int32, 8)
-    index = lax.concatenate([lax.reshape(rows, (8, 1)), lax.reshape(places, (8, 1))], 1)
-    picked = jnp.exp(table)[rows, places]
+    index = lax.concatenate([lax.reshape(rows, (8, 1)), lax.reshape(indices, (8, 1))], 1)
+    picked = jnp.exp(table)[rows, indices]
     scattered = jnp.zeros((8, 8), np.float32).at[index[:, 0], index[:, 1]].add(picked)
     inner = table.at[1:-1].add(table[2:] * 2 - table[:-2])
     rolled = jnp.roll(table, 1, 0) + table
@@ -160,7 +160,7 @@ def every_pass(x: Any, table: Any, places: Any) -> list[Any]:
     unrolled = weft.lax.scan(lambda c, _: (c * 0.5, c), jnp.tile(table, (1, 600)), None, length=2, unroll=2)[0]
     chosen = weft.lax.cond(True, lambda y: y * 2, lambda y: y - 1, x)
     ordered = jnp.argsort(x)
-    sliced = lax.dynamic_slice(jnp.exp(table), (places[0], 0), (1, 8))
+    sliced = lax.dynamic_slice(jnp.exp(table), (indices[0], 0), (1, 8))
     flat = lax.exp(lax.reshape(lax.sin(table), (64,)))
     unit = lax.reduce_sum(lax.broadcast_in_dim(lax.reduce_sum(table, (1,)), (8, 1), (0,)), (1,))
     key = weft.random.uniform(weft.random.key(1), (3,))
@@ -170,12 +170,12 @@ def every_pass(x: Any, table: Any, places: Any) -> list[Any]:
 
 
 TABLE = np.arange(64, dtype=np.float32).reshape(8, 8) / 16
-PLACES = np.asarray([3, 0, 7, 1, 1, 2, 6, 5], np.int32)
+INDICES = np.asarray([3, 0, 7, 1, 1, 2, 6, 5], np.int32)
 
 
 @pytest.mark.parametrize("skipped", [name for name in pass_manager.OPTIONAL if name in pass_manager.PASSES])
 def test_a_program_without_one_pass_has_the_same_results(skipped: str) -> None:
-    args = [X, TABLE, PLACES]
+    args = [X, TABLE, INDICES]
     closed = ladder.traced(every_pass, args)
     whole = pipeline.compile_new(closed, "whole", ())
     try:
@@ -205,7 +205,7 @@ def test_a_program_without_one_stage_has_the_same_results(skipped: str) -> None:
 def test_a_pass_is_its_module_and_is_timed(name: str) -> None:
     module = importlib.import_module(f"weft.compiler.passes.{name}")
     assert callable(getattr(module, name)) and "->" in (module.__doc__ or "")
-    program = pipeline.compile_new(ladder.traced(every_pass, [X, TABLE, PLACES]), "timed", ())
+    program = pipeline.compile_new(ladder.traced(every_pass, [X, TABLE, INDICES]), "timed", ())
     assert name in program.stages.milliseconds
 
 

@@ -74,13 +74,13 @@ class Kernel:
         first = len(inputs)
         for numbers in itertools.product(*map(range, self.grid)):
             ids = [np.int32(n) for n in numbers]
-            places = [
-                _place(x, b, m(*ids, *prefetched)) for x, b, m in zip(arrays, self.blocks, self.maps, strict=True)
+            regions = [
+                _region(x, b, m(*ids, *prefetched)) for x, b, m in zip(arrays, self.blocks, self.maps, strict=True)
             ]
-            seen = [x[place].reshape(b.seen) for x, b, place in zip(arrays, self.blocks, places, strict=True)]
+            seen = [x[region].reshape(b.seen) for x, b, region in zip(arrays, self.blocks, regions, strict=True)]
             made = [np.asarray(x) for x in self.body(*ids, *prefetched, *[x.copy() for x in seen], *scratch)]
-            for x, b, place, value in zip(arrays[first:], self.blocks[first:], places[first:], made, strict=False):
-                x[place] = value.reshape(b.shape)
+            for x, b, region, value in zip(arrays[first:], self.blocks[first:], regions[first:], made, strict=False):
+                x[region] = value.reshape(b.shape)
             scratch = made[len(outputs) :]
         return [
             x[
@@ -109,8 +109,8 @@ def _padded(x: Any, b: Blocking) -> np.ndarray:
     return np.pad(np.asarray(x), widths, constant_values=unset(x.dtype)) if widths else np.array(x)
 
 
-def _place(x: np.ndarray, b: Blocking, index: Sequence[Any]) -> tuple[slice, ...]:
-    """Where a block lies: a negative place is counted from the end; one outside becomes the nearest that is inside."""
+def _region(x: np.ndarray, b: Blocking, index: Sequence[Any]) -> tuple[slice, ...]:
+    """Where a block lies: a negative index is counted from the end; one outside becomes the nearest that is inside."""
     found = []
     for n, size, element, i in zip(x.shape, b.shape, b.elements, index, strict=True):
         start = int(i) if element is not None else int(i) * size

@@ -1,4 +1,4 @@
-"""Loops that slice, gather and update arrays at run-time places: bit for bit what the reference interpreter gives."""
+"""Loops that slice, gather and update arrays at run-time indices: bit for bit what the reference interpreter gives."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def assert_routine(run: Callable[..., Any], *args: Any) -> None:
 def drawn(n: int, dtype: str, *shape: int) -> tuple[Any, ...]:
     rng = np.random.default_rng(n)
     kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
-    places = rng.integers(-2 * n, 2 * n, size=7).astype(np.int32)
+    indices = rng.integers(-2 * n, 2 * n, size=7).astype(np.int32)
     return (
         jnp.asarray(rng.integers(-9, 9, size=shape or n).astype(kind)),
-        jnp.asarray(places),
+        jnp.asarray(indices),
         jnp.asarray(rng.integers(-9, 9, size=7).astype(kind)),
     )
 
@@ -44,7 +44,7 @@ def drawn(n: int, dtype: str, *shape: int) -> tuple[Any, ...]:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 3, 8, 17, 60])
 def test_updates_in_place(n: int, dtype: str) -> None:
-    """Values from before an update, states that change places, branches and inner loops that update."""
+    """Values from before an update, states that are exchanged, branches and inner loops that update."""
 
     def step(state: Any, given: Any) -> tuple[Any, Any]:
         (x, y), (i, v) = state, given
@@ -63,20 +63,20 @@ def test_updates_in_place(n: int, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 5, 6])
 def test_gathers(n: int, dtype: str) -> None:
-    """Elements and windows of states and of captured arrays, at places inside and outside."""
-    x, places, _ = drawn(n, dtype)
+    """Elements and windows of states and of captured arrays, at indices inside and outside."""
+    x, indices, _ = drawn(n, dtype)
     table = drawn(n, dtype, 5, 3)[0]
 
-    def run(x: Any, places: Any, table: Any) -> Any:
+    def run(x: Any, indices: Any, table: Any) -> Any:
         def step(c: Any, i: Any) -> tuple[Any, Any]:
             p = jnp.arange(n) * i
             filled = c.at[p].get(mode="fill", fill_value=1)
             chosen = jnp.where(p % 2 == 0, c[p], table[i, p % 3])
             return chosen, (filled, table[p], table[:, p], jnp.take(c, p[:2], mode="clip"))
 
-        return lax.scan(step, x, places)
+        return lax.scan(step, x, indices)
 
-    assert_routine(run, x, places, table)
+    assert_routine(run, x, indices, table)
 
 
 @pytest.mark.parametrize("n", [257, 300, 1024])
@@ -120,9 +120,9 @@ def test_loops_mapped_twice_are_one_routine_in_lanes(shape: tuple[int, int]) -> 
     mapped = weft.jit(lambda a, b: weft.vmap(lambda b: weft.vmap(lambda a: escape(a, b))(a))(b))
     one = weft.jit(escape)
     found = mapped(a, b)
-    for place in np.ndindex(shape):
-        for all_of, alone in zip(found, one(a[place[1]], b[place[0]]), strict=True):
-            assert verify.same_bits(np.asarray(all_of)[place], np.asarray(alone))
+    for index in np.ndindex(shape):
+        for all_of, alone in zip(found, one(a[index[1]], b[index[0]]), strict=True):
+            assert verify.same_bits(np.asarray(all_of)[index], np.asarray(alone))
     apart = weft.vmap(weft.vmap(lambda a: escape(a, 100.0)))
     assert "in any lane" in weft.jit(apart).lower(np.ones(shape, np.float32)).compile().as_text("loops")
 

@@ -149,7 +149,7 @@ def test_keys_may_be_carried() -> None:
 def test_any_shuffle_of_the_state_is_what_python_computes(
     permutation: list[int], updates: list[str], trips: int, wide: bool
 ) -> None:
-    """Parts of the state change places, stay, are shared, are overwritten: whatever memory they lie in."""
+    """Parts of the state are exchanged, stay, are shared, are overwritten: whatever memory they lie in."""
     shape = (70,) if wide else ()
     captured = np.full(shape, 3, np.float32)
 

@@ -36,7 +36,7 @@ def step(c: Any, a: Any) -> Any:
 
 
 def moved(y: Any) -> Any:
-    """Elements of a lane change places and are added up."""
+    """Elements of a lane are exchanged and are added up."""
     turned = lambda c: (step(c[::-1], c[:1]), c.max() if c.dtype == np.bool_ else step(c.min(), c.max()))
     return lax.scan(lambda c, _: (turned(c)[0], turned(c)[1]), y, None, length=3)
 
@@ -194,9 +194,9 @@ def test_a_scan_without_a_state_is_no_loop() -> None:
     run = weft.jit(lambda x: lax.map(lambda r: (weft.nn.softmax(r), r.argmax(), jnp.arange(3)), x))
     for n, m in ((24, 36), (5, 7), (64, 128), (0, 4)):
         x = jnp.asarray(values(np.float32, n, m))
-        soft, places, counts = run(x)
+        soft, positions, counts = run(x)
         assert verify.same_bits(np.asarray(soft), np.asarray(weft.nn.softmax(x)))
-        assert np.array_equal(places, np.asarray(x).argmax(1)) if m and n else places.shape == (n,)
+        assert np.array_equal(positions, np.asarray(x).argmax(1)) if m and n else positions.shape == (n,)
         assert np.array_equal(counts, np.tile(np.arange(3), (n, 1)))
     plan = weft.jit(lambda x: lax.map(weft.nn.softmax, x)).lower(jnp.ones((24, 36))).compile().as_text("plan")
     assert "kernel" in plan and "routine" not in plan and "loop" not in plan and "scan" not in plan

@@ -9,18 +9,18 @@ import weft
 import weft.numpy as jnp
 from weft import lax
 
-PLACES = np.array([0, 1, 2, 3, -1, -5, 100, -100, 2, 2**31 - 1, -(2**31)], np.int32)
+INDICES = np.array([0, 1, 2, 3, -1, -5, 100, -100, 2, 2**31 - 1, -(2**31)], np.int32)
 
 
-def updated(x: np.ndarray, op: str, place: int, value: np.float32, mode: str) -> np.ndarray:
+def updated(x: np.ndarray, op: str, index: int, value: np.float32, mode: str) -> np.ndarray:
     """One update by NumPy."""
     n, x = x.size, x.copy()
-    place = place + n if place < 0 else place
+    index = index + n if index < 0 else index
     if mode == "clip":
-        place = min(max(place, 0), n - 1)
-    if 0 <= place < n:
-        old = x[place]
-        x[place] = {"set": value, "add": old + value, "multiply": old * value, "max": max(old, value)}[op]
+        index = min(max(index, 0), n - 1)
+    if 0 <= index < n:
+        old = x[index]
+        x[index] = {"set": value, "add": old + value, "multiply": old * value, "max": max(old, value)}[op]
     return x
 
 
@@ -32,16 +32,16 @@ def test_updates(op, mode, n):
 
     @weft.jit
     def f(x):
-        def step(x, place):
-            x = getattr(x.at[place], op)(value, mode=mode)
+        def step(x, index):
+            x = getattr(x.at[index], op)(value, mode=mode)
             return x, x
 
-        return lax.scan(step, x, PLACES)[1]
+        return lax.scan(step, x, INDICES)[1]
 
     assert "routine" in f.lower(x).compile().as_text("plan")
     want = []
-    for place in PLACES:
-        x = updated(x, op, int(place), value, mode)
+    for index in INDICES:
+        x = updated(x, op, int(index), value, mode)
         want.append(x)
     np.testing.assert_allclose(f(np.random.default_rng(n).standard_normal(n).astype(np.float32)), want, rtol=1e-6)
 
@@ -55,7 +55,7 @@ def test_search_with_a_stack():
             free = left[depth]
             bit = free & -free
 
-            def place(_):
+            def put(_):
                 now = used[depth] | bit
                 done = now == 31
                 rest = left.at[depth].set(free ^ bit)
@@ -63,7 +63,7 @@ def test_search_with_a_stack():
                 return (deeper, used.at[depth + 1].set(now), rest.at[depth + 1].set(jnp.where(done, 0, 31 & ~now)),
                         found + done.astype(jnp.int32))  # fmt: skip
 
-            return lax.cond(free == 0, lambda _: (depth - 1, used, left, found), place, None)
+            return lax.cond(free == 0, lambda _: (depth - 1, used, left, found), put, None)
 
         start = (jnp.int32(0), jnp.zeros(8, jnp.int32), jnp.zeros(8, jnp.int32).at[0].set(n), jnp.int32(0))
         return lax.while_loop(lambda state: state[0] >= 0, step, start)[3]

@@ -163,7 +163,7 @@ def test_the_piece_of_an_access_holds_what_it_reads(data: st.DataObject) -> None
 
 
 def taken_bounds(source: np.ndarray, access: IndexMap, result: tuple[int, ...]) -> list[int]:
-    """All between the least and the largest place that an access to one dimension reads."""
+    """All between the least and the largest index that an access to one dimension reads."""
     low, high = index_maps.indices(access[0], dict(enumerate(result)))
     return source[low : high + 1].ravel().tolist()
 
@@ -244,14 +244,14 @@ def test_strides_are_those_of_stride_tricks(data: st.DataObject) -> None:
 @CASES
 @given(st.lists(st.tuples(EXTENT, st.integers(0, 40)), min_size=1, max_size=4))
 def test_joined_digits_count_as_they_did(digits: list[tuple[int, int]]) -> None:
-    def places(parts: list[tuple[int, int]]) -> np.ndarray:
+    def positions(parts: list[tuple[int, int]]) -> np.ndarray:
         found = np.zeros(1, int)
         for extent, stride in parts:
             found = (found[:, None] + stride * np.arange(extent)).ravel()
         return found
 
-    np.testing.assert_array_equal(places(index_maps.joined(digits)), places(digits))
+    np.testing.assert_array_equal(positions(index_maps.joined(digits)), positions(digits))
     extents = [extent for extent, _ in digits]
     strides = index_maps.strides_in(tuple(digits), extents)
     assert strides is not None
-    np.testing.assert_array_equal(places(list(zip(extents, strides, strict=True))), places(digits))
+    np.testing.assert_array_equal(positions(list(zip(extents, strides, strict=True))), positions(digits))

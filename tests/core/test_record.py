@@ -16,7 +16,7 @@ from weft._base import record
 
 
 class Point(record.NamedTuple):
-    """A place."""
+    """A spot."""
 
     x: int
     y: Any = 5
@@ -81,7 +81,7 @@ def test_named_tuples_are_nodes_of_pytrees():
     assert type(doubled) is Point
 
 
-class Place(record.Record, labels=("note",)):
+class Spot(record.Record, labels=("note",)):
     x: int
     y: Any = 5
     note: str = ""
@@ -93,7 +93,7 @@ class Place(record.Record, labels=("note",)):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DataPlace:
+class DataSpot:
     x: int
     y: Any = 5
     note: str = dataclasses.field(default="", compare=False)
@@ -102,10 +102,10 @@ class DataPlace:
     replace = dataclasses.replace
 
 
-DataPlace.__qualname__ = "Place"
+DataSpot.__qualname__ = "Spot"
 
 
-class Higher(Place):
+class Higher(Spot):
     z: int = 7
 
 
@@ -128,7 +128,7 @@ class Draft(record.Record, frozen=False):
     ],
 )  # fmt: skip
 def test_records_are_frozen_dataclasses(use):
-    assert use(Place) == use(DataPlace)
+    assert use(Spot) == use(DataSpot)
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,13 @@ def test_records_are_frozen_dataclasses(use):
     ids=["missing", "too many", "twice", "unknown", "assignment", "unpacking", "hash", "replace"],
 )  # fmt: skip
 def test_records_refuse_what_frozen_dataclasses_refuse(use, error):
-    for kind in (Place, DataPlace):
+    for kind in (Spot, DataSpot):
         with pytest.raises(error):
             use(kind)
 
 
 def test_records_are_values_of_their_class():
-    assert Place(1) != Higher(1)
+    assert Spot(1) != Higher(1)
     assert Higher(1, 2, "n", 3).z == 3
     assert Higher._fields == ("x", "y", "note", "z")
     assert Higher(1).replace(z=9) == Higher(1, z=9)
@@ -157,7 +157,7 @@ def test_records_are_values_of_their_class():
     assert point == Higher(2, -3)
     assert point.norm == 5
     match point:
-        case Place(x, y):
+        case Spot(x, y):
             assert (x, y) == (2, -3)
 
 

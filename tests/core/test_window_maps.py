@@ -9,8 +9,8 @@ from weft.core.window_maps import Along, WindowMap
 
 def taps_of(along: Along, extent: int, output: int) -> list[tuple[int, int]]:
     """(tap, element) by the definition."""
-    places = [(w, output * along.stride - along.low + w * along.dilation) for w in range(along.window)]
-    found = [(w, place // along.spacing) for w, place in places if place % along.spacing == 0]
+    positions = [(w, output * along.stride - along.low + w * along.dilation) for w in range(along.window)]
+    found = [(w, position // along.spacing) for w, position in positions if position % along.spacing == 0]
     return [(w, index) for w, index in found if 0 <= index < extent]
 
 

@@ -288,14 +288,14 @@ def test_captured_arrays_of_eager_programs(device: Any, other: Any) -> None:
         held = wnp.asarray(np.full(3, scale, np.float32))
         there = put(held, other)
         inner = weft.jit(lambda v, held=held: v * held)
-        for place in (device, weft.devices("cpu")[0]):
-            x = put(X, place)
+        for target in (device, weft.devices("cpu")[0]):
+            x = put(X, target)
             np.testing.assert_array_equal(weft.grad(lambda v, inner=inner: inner(v).sum())(x), np.full_like(X, scale))
             looped = lax.fori_loop(0, 2, lambda _, v, held=held: v * held, x)
             np.testing.assert_array_equal(looped, X * scale * scale)
-            assert looped.devices() == {place}
+            assert looped.devices() == {target}
             np.testing.assert_array_equal(weft.jit(lambda v, there=there: v * there)(x), X * scale)
-            folded, _ = lax.scan(lambda c, row, held=held: (c + row * held, None), put(X[0] * 0, place), x)
+            folded, _ = lax.scan(lambda c, row, held=held: (c + row * held, None), put(X[0] * 0, target), x)
             np.testing.assert_array_equal(folded, X.sum(axis=0) * scale)
 
 

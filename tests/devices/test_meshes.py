@@ -97,22 +97,22 @@ def mesh(machine: Any) -> Any:
 
 def fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """The fields of a protocol buffer: numbers and bytes."""
-    place = 0
+    position = 0
 
     def number() -> int:
-        nonlocal place
+        nonlocal position
         value = shift = 0
         while True:
-            byte = data[place]
-            value, shift, place = value | (byte & 0x7F) << shift, shift + 7, place + 1
+            byte = data[position]
+            value, shift, position = value | (byte & 0x7F) << shift, shift + 7, position + 1
             if byte < 0x80:
                 return value
 
-    while place < len(data):
+    while position < len(data):
         field, kind = divmod(number(), 8)
         value: Any = number()
         if kind == 2:
-            value, place = data[place : place + value], place + value
+            value, position = data[position : position + value], position + value
         yield field, value
 
 
@@ -122,7 +122,7 @@ def partitions(options: bytes) -> tuple[dict[int, Any], list[int]]:
     assigned = list(fields(build.pop(9)))
     assert assigned[:2] == [(1, 1), (2, build[5])]  # one replica; the computations
     packed = [dict(fields(computation))[1] for field, computation in assigned[2:] if field == 3]
-    return build, [sum((byte & 0x7F) << 7 * place for place, byte in enumerate(ids)) for ids in packed]
+    return build, [sum((byte & 0x7F) << 7 * k for k, byte in enumerate(ids)) for ids in packed]
 
 
 def test_compile_options_of_several_devices(machine: Any) -> None:

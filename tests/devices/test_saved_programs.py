@@ -165,9 +165,9 @@ def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         refused(content[:end], "truncated")
     generator = np.random.default_rng(0)
     start = content.index(b"\n", content.index(b"\n") + 1) + 1
-    for place in (start, len(content) - 1, *generator.integers(start, len(content), 30)):
+    for position in (start, len(content) - 1, *generator.integers(start, len(content), 30)):
         changed = bytearray(content)
-        changed[place] ^= 1 << int(generator.integers(8))
+        changed[position] ^= 1 << int(generator.integers(8))
         refused(bytes(changed), "damaged")
     version = f"weft={weft.__version__} ".encode()
     refused(content.replace(version, b"weft=0.0.1 ", 1), rf"saved for weft 0.0.1 \(here {weft.__version__}\)")

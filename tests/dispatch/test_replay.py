@@ -130,7 +130,7 @@ def test_what_a_key_holds() -> None:
     array, host = jnp.ones(3), np.ones((2, 2))
     found = calls_of(((..., 1, ...), {}), ((array, host), {}), ((None, 2.5), {"axis": (0, 1)}), static=("axis",))
     aval = runtime.ShapedArray((2, 3), np.dtype(np.float32))
-    assert found[0] == (7, aval, int, 1, 0)  # the argument again: its place among the operands
+    assert found[0] == (7, aval, int, 1, 0)  # the argument again: its position among the operands
     assert found[1] == (7, runtime.Array, array.aval, np.ndarray, host.dtype, (2, 2))
     assert found[2] == (7, None, float, 2.5, "axis", tuple, (0, 1))
 

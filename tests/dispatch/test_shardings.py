@@ -86,7 +86,7 @@ def run_on_one_device(module: ModuleType) -> list[Any]:
     specs = {"sum": P(), "all": P(None, "i"), "at": P("i")}
     shard = module.shard_map(body, mesh=mesh, in_specs=(P("i"), P()), out_specs=specs, check_vma=False)
     spec = module.sharding.NamedSharding(mesh, P("i"))
-    placed = module.jit(lambda v: lax.with_sharding_constraint(v * 2, spec), in_shardings=spec, out_shardings=spec)
+    constrained = module.jit(lambda v: lax.with_sharding_constraint(v * 2, spec), in_shardings=spec, out_shardings=spec)
     single = module.sharding.SingleDeviceSharding(module.devices()[0])
     return [
         module.pmap(step, axis_name="n")(x),
@@ -94,7 +94,7 @@ def run_on_one_device(module: ModuleType) -> list[Any]:
         module.grad(lambda v: module.pmap(lambda u: (u * u).sum())(v).sum())(x),
         shard(x, 3.0),
         module.jit(shard)(x, 3.0),
-        placed(x),
+        constrained(x),
         module.device_put(x, spec),
         module.make_array_from_callback((6,), single, lambda index: np.arange(6)[index]),
         module.make_array_from_process_local_data(single, x),
@@ -120,7 +120,7 @@ def test_what_needs_more_devices_raises() -> None:
         weft.sharding.Mesh(np.array([1]), ("i",))
 
 
-def test_the_older_places_of_these_functions() -> None:
+def test_the_older_modules_of_these_functions() -> None:
     assert pjit.pjit is weft.jit
     assert mesh_utils.create_device_mesh((1, 1)).shape == jax_mesh_utils.create_device_mesh((1, 1)).shape
     mesh = weft.make_mesh((1,), ("i",), axis_types=(weft.sharding.AxisType.Auto,))

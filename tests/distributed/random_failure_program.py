@@ -1,4 +1,4 @@
-"""Two ranks exchange a random sequence of things; one of them goes wrong at a random place. By test_failures.py."""
+"""Two ranks exchange a random sequence of things; one of them goes wrong at a random step. By test_failures.py."""
 
 import os
 import random

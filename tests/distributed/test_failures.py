@@ -134,7 +134,7 @@ def test_an_error_that_was_caught_ends_the_job_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("seed", range(160 if STRESS else 2))
-def test_any_of_them_at_a_random_place(seed: int) -> None:
+def test_any_of_them_at_a_random_step(seed: int) -> None:
     """One of two ranks goes wrong at some point of a sequence of exchanges; the other one never waits for it long."""
     kinds = ("differ",) * 5 + ("killed", "stuck", "raised")
     kind = kinds[seed % len(kinds)]

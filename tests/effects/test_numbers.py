@@ -78,12 +78,12 @@ def test_the_first_line_is_jax_s(name: str) -> None:
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", INSIDE)
 def test_loops_and_branches_name_the_operation_and_the_step(name: str) -> None:
-    text, operation, place = INSIDE[name]
+    text, operation, location = INSIDE[name]
     with pytest.raises(FloatingPointError):
         run(text, jax)
     with pytest.raises(FloatingPointError, match=rf"^invalid value \(nan\) encountered in {operation}\n") as raised:
         run(text, weft)
-    assert place in str(raised.value)
+    assert location in str(raised.value)
 
 
 @pytest.mark.oracle

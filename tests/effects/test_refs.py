@@ -315,10 +315,10 @@ def test_values_read_before_a_write_stay() -> None:
 def test_writes_are_in_place() -> None:
     r = weft.new_ref(np.zeros(1000, np.float32))
     r[0] = 1.0  # the first write leaves the array that it was made of
-    place = r.unsafe_buffer_pointer()
+    pointer = r.unsafe_buffer_pointer()
     r[1] = 2.0
     weft.jit(lambda r: r.__setitem__(2, 3.0))(r)
-    assert r.unsafe_buffer_pointer() == place
+    assert r.unsafe_buffer_pointer() == pointer
     assert r[1] == 2.0 and r[2] == 3.0
 
 
@@ -394,7 +394,7 @@ def test_errors_are_of_jaxs_classes(what: str) -> None:
 
 @pytest.mark.oracle
 def test_programs_compiled_ahead_of_time_take_references() -> None:
-    """Arguments, in containers, closed over, beside static ones; an array in place of a reference is only read."""
+    """Arguments, in containers, closed over, beside static ones; an array instead of a reference is only read."""
 
     def doubled(r: Any) -> Any:
         r[...] = r[...] * 2

@@ -108,8 +108,8 @@ def test_functions_of_plain_matrices_beside_jax(name: str, transpose: bool) -> N
 
 def test_buffers_of_sorted_and_unique_arrays() -> None:
     for nse in (3, 40):
-        m, places = BCOO.fromdense(CUBE, nse=nse), np.argwhere(CUBE)[:nse].tolist()
-        assert m.indices.tolist() == places + [[2, 4, 5]] * (nse - len(places))
+        m, indices = BCOO.fromdense(CUBE, nse=nse), np.argwhere(CUBE)[:nse].tolist()
+        assert m.indices.tolist() == indices + [[2, 4, 5]] * (nse - len(indices))
     m = BCOO.fromdense(CUBE, n_batch=1, n_dense=1)
     assert m.indices.shape == (2, m.nse, 1) and m.data.shape == (2, m.nse, 5)
     m = messy().sort_indices()

@@ -88,7 +88,7 @@ def test_types_and_questions_about_them() -> None:
     same_with_both(program)
 
 
-def test_descriptions_of_arrays_take_their_place() -> None:
+def test_descriptions_of_arrays_stand_for_them() -> None:
     """Anything with a shape and a dtype in eval_shape, make_jaxpr and linear_transpose; results may be descriptions."""
 
     def program(jax: Any) -> Any:

@@ -274,7 +274,7 @@ def test_a_derivative_of_the_users() -> None:
 # -- what a call may ask ----------------------------------------------------------------------------------------------
 
 
-def test_a_state_belongs_to_the_place_that_calls(library: ctypes.CDLL) -> None:
+def test_a_state_belongs_to_the_call_site(library: ctypes.CDLL) -> None:
     count = ffi.ffi_call("count", S((), np.int32), has_side_effect=True)
     before = library.counts_living()
     f = weft.jit(lambda: (count(start=10), count(start=100)))

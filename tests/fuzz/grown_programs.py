@@ -166,8 +166,8 @@ def _typed_by_jax(source: str, pool: list[Any]) -> bool:
 
 def _told(error: BaseException) -> str:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "/weft/" in f.filename]
-    place = f" ({frames[-1].filename.rpartition('/weft/')[2]}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{place}"
+    location = f" ({frames[-1].filename.rpartition('/weft/')[2]}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{location}"
 
 
 def is_moved(x: Any) -> bool:

@@ -147,7 +147,7 @@ def movement(pick: Pick, pool: list[Any]) -> str | None:
 
 
 def region(pick: Pick, pool: list[Any]) -> str | None:
-    """A part of an array: slices, of which the place may be known only at run time and may lie outside."""
+    """A part of an array: slices, whose start may be known only at run time and may lie outside."""
     i = value(pick, pool, lambda v: v.ndim)
     if i is None:
         return None

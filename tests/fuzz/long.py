@@ -20,15 +20,15 @@ TEST = f"{ROOT}/tests/fuzz/test_random_programs.py::test_random_programs"
 
 def run_range(seed: int, folder: Path) -> tuple[int, bool]:
     """How many programs of a range agreed, and whether all did."""
-    place = folder / str(seed)
-    place.mkdir(parents=True, exist_ok=True)
+    own = folder / str(seed)
+    own.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", f"{ROOT}/pyproject.toml"]
     done = subprocess.run(
         [*command, f"--rootdir={ROOT}", f"--hypothesis-seed={seed}", TEST],
-        cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        cwd=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "WEFT_FUZZ_EXAMPLES": str(RANGE), "WEFT_CHECK": "1"},
     )  # fmt: skip
-    (place / "output").write_text(done.stdout)
+    (own / "output").write_text(done.stdout)
     counted = re.search(r"fuzz: (\d+) programs", done.stdout)
     return int(counted[1]) if counted else 0, done.returncode == 0
 

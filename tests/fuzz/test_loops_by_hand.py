@@ -58,9 +58,9 @@ def types(draw: random.Random, known: Sequence[Type], most: int) -> list[Type]:
 
 def atom(draw: random.Random, known: Sequence[Type], wanted: Type) -> Atom:
     """A value of a type, or a literal."""
-    places = [place for place, aval in enumerate(known) if aval == wanted]
-    if places and (wanted[1] or draw.random() < 0.7):
-        return "value", draw.choice(places)
+    indices = [index for index, aval in enumerate(known) if aval == wanted]
+    if indices and (wanted[1] or draw.random() < 0.7):
+        return "value", draw.choice(indices)
     return "literal", value(draw, wanted)
 
 
@@ -82,14 +82,14 @@ class Program:
         self.types += control.outs
 
     def add_operation(self, draw: random.Random) -> None:
-        numbers = [place for place, (dtype, _) in enumerate(self.types) if dtype != B]
+        numbers = [index for index, (dtype, _) in enumerate(self.types) if dtype != B]
         if not numbers:
             return
         x = draw.choice(numbers)
         aval = self.types[x]
         word = draw.choice(["add", "sub", "max", "neg", "lt", "select_n"])
         rest = [] if word == "neg" else [atom(draw, self.types, aval)]
-        masks = [place for place, mask in enumerate(self.types) if mask == (B, aval[1])]
+        masks = [index for index, mask in enumerate(self.types) if mask == (B, aval[1])]
         if word == "select_n":
             word, first = ("select_n", [("value", draw.choice(masks))]) if masks else ("add", [])
             operands = [*first, ("value", x), *rest]
@@ -155,7 +155,7 @@ class Control:
         return [atom(draw, known, aval) for aval in (*consts, *state, *stacked)]
 
     def make_while(self, draw: random.Random, known: Sequence[Type], depth: int) -> list[Atom]:
-        """It counts to a number in a part of its state, at any place."""
+        """It counts to a number in a part of its state, at any index."""
         tested, consts, state = (types(draw, known, most) for most in (2, 2, 3))
         counter = draw.randrange(len(state) + 1)
         state.insert(counter, SCALAR)
@@ -189,9 +189,9 @@ class Control:
             return [np.asarray(x) for x in state]
         consts, state, rows = values[:n], list(values[n : n + m]), values[n + m :]
         made: list[Any] = [None] * self.length
-        for place in reversed(range(self.length)) if self.reverse else range(self.length):
-            results = self.body.run([*consts, *state, *[row[place] for row in rows]])
-            state, made[place] = results[:m], results[m:]
+        for index in reversed(range(self.length)) if self.reverse else range(self.length):
+            results = self.body.run([*consts, *state, *[row[index] for row in rows]])
+            state, made[index] = results[:m], results[m:]
         outputs = [
             np.stack([row[k] for row in made]) if made else np.zeros(extents, dtype)
             for k, (dtype, extents) in enumerate(self.outs[m:])
@@ -226,7 +226,7 @@ def test_random_loops(seed: int) -> None:
     ins = [*types(draw, [], 4), (F, ())]
     program = Program(draw, ins, [], 0)
     program.add(Control(draw, program.types, draw.choice([0, 1, 2])))
-    program.outs = [("value", place) for place in range(len(ins), len(program.types))]
+    program.outs = [("value", index) for index in range(len(ins), len(program.types))]
     args = [value(draw, aval) for aval in ins]
     expected = program.run([np.asarray(x) for x in args])
     closed = program.traced()
@@ -239,7 +239,7 @@ def test_random_loops(seed: int) -> None:
     check(found, [x for x, has in zip(expected, used, strict=True) if has])
 
 
-def test_a_part_of_the_state_without_elements_before_parts_that_change_places() -> None:
+def test_a_part_of_the_state_without_elements_before_parts_that_are_exchanged() -> None:
     """It has no block of memory, so that its address is that of another part."""
     rows = weft.numpy.arange(1.0, 6.0)
 

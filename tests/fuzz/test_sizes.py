@@ -63,8 +63,8 @@ def drawn(seed):
         for _ in range(draw.integers(2, 8)):
             rank, step = STEPS[draw.integers(len(STEPS))]
             fitting = [a for a in values if rank in (None, a.ndim)]
-            place = draw.integers(1 << 20)
-            made = step(xp, fitting[place % len(fitting)], i) if fitting else values[-1]
+            number = draw.integers(1 << 20)
+            made = step(xp, fitting[number % len(fitting)], i) if fitting else values[-1]
             values.append(made if made.size <= LARGEST else values[-1])
         return values[-1], values[len(values) // 2]
 

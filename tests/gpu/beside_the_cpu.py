@@ -48,9 +48,9 @@ def _difference(found: np.ndarray, wanted: np.ndarray) -> str:
         return f"{found.dtype}{found.shape} for {wanted.dtype}{wanted.shape}"
     size = found.dtype.itemsize
     bits = [np.frombuffer(x.tobytes(), np.uint8).reshape(-1, size) for x in (found, wanted)]
-    places = np.flatnonzero((bits[0] != bits[1]).any(1))
-    at = int(places[0]) if len(places) else 0
-    return f"{len(places)} of {found.size} elements differ, first {at}: {found.flat[at]!r} for {wanted.flat[at]!r}"
+    positions = np.flatnonzero((bits[0] != bits[1]).any(1))
+    at = int(positions[0]) if len(positions) else 0
+    return f"{len(positions)} of {found.size} elements differ, first {at}: {found.flat[at]!r} for {wanted.flat[at]!r}"
 
 
 def check(device: Any, function: Callable[..., Any], args: tuple[Any, ...], equal: Equal = same) -> Any:

@@ -1,6 +1,6 @@
 """The driver of GPUs for tests: built, its path, and the environment of a process that uses it.
 
-``WEFT_CUDA_LIBRARY=<path()>`` makes weft's native client open it in place of the real one. What there is of devices and
+``WEFT_CUDA_LIBRARY=<path()>`` makes weft's native client open it instead of the real one. What there is of devices and
 what fails is chosen by variables that begin with WEFT_TEST_CUDA_ (tests/gpu/driver/state.cpp lists them)."""
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def sums(cells: int, steps: int, block: tuple[int, int] = (8, 64)) -> tuple[Call
 
 
 def running(steps: int, alias: bool = False) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Blocks along columns, each made of the one before; ``alias``: in place of the operand."""
+    """Blocks along columns, each made of the one before; ``alias``: over the operand."""
 
     def body(x: Any, out: Any, kept: Any) -> None:
         @pl.when(pl.program_id(1) == 0)
@@ -135,7 +135,7 @@ CASES: dict[str, tuple[Any, int]] = {
     "numbers of blocks from an array": (by_index([3, 1, 1, 7, 0, -1]), 1),
     "windows of floats": (windows(F32, 0), 1),
     "windows of bytes": (windows(np.int8, 5), 1),
-    "a result in the place of an operand": (running(4, True), 1),
+    "a result over an operand": (running(4, True), 1),
 }
 
 

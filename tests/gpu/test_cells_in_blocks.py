@@ -167,7 +167,7 @@ def waning(x: Any) -> Any:
     )(x)  # fmt: skip
 
 
-def places(x: Any) -> Any:
+def indices(x: Any) -> Any:
     return jnp.abs(x[0] * 10).astype(np.int32) % 64
 
 
@@ -181,8 +181,8 @@ KERNELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
     "a product of bytes": (product(80, 32, 24, np.int32), tuple(BYTES), 9),
     "a product of bfloat16": (product(64, 32, 16), tuple(jnp.asarray(BYTES[:, :64, :64] % 9, jnp.bfloat16)), 4),
     "products": (weft.vmap(product(64, 32, 16)), (f32(2, 64, 64), f32(2, 64, 64)), 8),
-    "elements by index": (carried(lambda kept, x: kept + x[:, places(x)]), (f32(24, 256),), 3),
-    "updates by index": (carried(lambda kept, x: kept.at[:, places(x)].add(x)), (f32(24, 256),), 3),
+    "elements by index": (carried(lambda kept, x: kept + x[:, indices(x)]), (f32(24, 256),), 3),
+    "updates by index": (carried(lambda kept, x: kept.at[:, indices(x)].add(x)), (f32(24, 256),), 3),
     "a loop for each of many elements": (waning, (f32(24, 64),), 3),
     "positions": (carried(lambda kept, x: kept + jnp.argmax(x, 1)[:, None].astype(F32)), (f32(24, 256),), 3),
     "a transposed factor": (carried(lambda kept, x: (x.T @ (kept + x))[:8] * 0.01 + x), (f32(24, 256),), 3),

@@ -232,10 +232,10 @@ def test_the_second_entry_is_for_aligned_addresses(device: Any) -> None:
 def test_a_launch_is_checked(device: Any) -> None:
     aval = runtime.ShapedArray((4,), np.dtype("float32"))
     module = runtime.DeviceModule(PTX, ["plus"])
-    places = ((0, 0, -1), (1, 0, -1))
+    locations = ((0, 0, -1), (1, 0, -1))
 
     def made(number: int = device.number, **changes: Any) -> Any:
-        launch = Launch(module, places, b"", (("plus", "", 1, 1, 32, 0),), (), 0, 1.0)._replace(**changes)
+        launch = Launch(module, locations, b"", (("plus", "", 1, 1, 32, 0),), (), 0, 1.0)._replace(**changes)
         return runtime.Executable(1, [NewOutput(16, aval)], [], 0, [launch], "checked", (aval,), number)
 
     made()

@@ -26,13 +26,13 @@ X = np.random.default_rng(0).standard_normal((140, 141)).astype(np.float32)  # m
 def calls_of(device: Any, function: Callable[..., Any], *args: Any) -> dict[str, int]:
     """What a second call asks the driver for, before anybody looks at its results."""
     check(device, function, args)
-    jitted, placed = weft.jit(function), [weft.device_put(x, device) for x in args]
+    jitted, arguments = weft.jit(function), [weft.device_put(x, device) for x in args]
     with weft.default_device(device):
-        assert any(isinstance(e, Control) for e in jitted.lower(*placed).compile()._program().plan.instructions)
+        assert any(isinstance(e, Control) for e in jitted.lower(*arguments).compile()._program().plan.instructions)
         counts: dict[str, int] = {}
         for _ in range(2):
             driver.calls()
-            found = jitted(*placed)
+            found = jitted(*arguments)
             counts = driver.calls()
             weft.tree.map(lambda x: x.block_until_ready(), found)
     return counts
@@ -136,7 +136,7 @@ def test_steps_until_a_condition_are_asked_for_ahead(device: Any, limit: int) ->
 
 
 def exchanged(x: Any) -> Any:
-    """Parts of the state change places, or are copied."""
+    """Parts of the state are exchanged, or are copied."""
     cond = lambda s: s[3] < 6
     return lax.while_loop(cond, lambda s: (s[1], s[0] + s[2], s[1], s[3] + 1), (x, x + 1, x * 2, 0))
 

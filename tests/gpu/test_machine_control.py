@@ -130,12 +130,12 @@ def test_atomics_of_all_threads(operation: str) -> None:
     ir = ir.replace("noalias %p0", "%p0, ptr addrspace(1) noalias %src")
     floats = np.abs(np.random.default_rng(2).standard_normal(1000)).astype(np.float32)
     x = floats.view(np.uint32) if operation == "cas" else X
-    place, out = (
+    pointer, out = (
         Buffer.of(np.array([0], np.uint32) if operation != "umin" else np.array([2**32 - 1], np.uint32)),
         Buffer(4000),
     )
-    Module(ptx(ir)).launch("k", 4, 256, place, Buffer.of(x), out, 1000, seed=3)
-    got = place.read(1, np.uint32)[0]
+    Module(ptx(ir)).launch("k", 4, 256, pointer, Buffer.of(x), out, 1000, seed=3)
+    got = pointer.read(1, np.uint32)[0]
     wants: dict[str, Any] = {
         "add": x.sum(dtype=np.uint32), "max": x.max(), "umin": x.min(), "xor": np.bitwise_xor.reduce(x),
         "fadd": (x & 255).sum().astype(np.float32).view(np.uint32), "cas": floats.max().view(np.uint32),

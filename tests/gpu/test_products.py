@@ -452,9 +452,9 @@ def test_an_epilogue_is_written_over_what_is_donated(
         compiled = weft.jit(step, donate_argnums=0).lower(w, x, y).compile()
         assert "output 0: donated 0" in compiled.as_text("plan") and "on its points" in compiled.as_text("plan")
         given = weft.device_put(np.asarray(w), device)
-        place, wanted = given.unsafe_buffer_pointer(), weft.jit(step)(w, x, y)
+        pointer, wanted = given.unsafe_buffer_pointer(), weft.jit(step)(w, x, y)
         found = compiled(given, x, y)
-    assert given.is_deleted() and found.unsafe_buffer_pointer() == place
+    assert given.is_deleted() and found.unsafe_buffer_pointer() == pointer
     assert beside_the_cpu.exactly(found, wanted)
 
 

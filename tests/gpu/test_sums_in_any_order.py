@@ -21,9 +21,9 @@ pytestmark = pytest.mark.skipif(
     native_build.compiler() is None, reason="there is no C++ compiler to build the driver with"
 )
 RNG = np.random.default_rng(0)
-N, PLACES = 5000, 150  # so that a sort of the updates would have moves
-INDICES = RNG.integers(-PLACES - 20, PLACES + 20, N).astype(np.int32)
-KEPT = (INDICES >= -PLACES) & (INDICES < PLACES)
+N, TARGETS = 5000, 150  # so that a sort of the updates would have moves
+INDICES = RNG.integers(-TARGETS - 20, TARGETS + 20, N).astype(np.int32)
+KEPT = (INDICES >= -TARGETS) & (INDICES < TARGETS)
 F32 = np.float32
 
 
@@ -42,7 +42,7 @@ def sums(z: np.ndarray, i: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.nd
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "complex64", "complex128"])
 def test_sums_are_within_bounds_and_nothing_is_sorted(device: Any, dtype: str) -> None:
     with weft.enable_x64(True), weft.default_device(device), weft.fast():
-        u, z = (jnp.asarray(RNG.standard_normal(n) + 1j * RNG.standard_normal(n)) for n in (N, PLACES))
+        u, z = (jnp.asarray(RNG.standard_normal(n) + 1j * RNG.standard_normal(n)) for n in (N, TARGETS))
         u, z = (jnp.asarray(x if "complex" in dtype else x.real).astype(dtype) for x in (u, z))
         added = weft.jit(lambda z, i, u: z.at[i].add(u))
         found, less = np.asarray(added(z, INDICES, u)), z.at[INDICES].subtract(u)
@@ -55,7 +55,7 @@ def test_sums_are_within_bounds_and_nothing_is_sorted(device: Any, dtype: str) -
         assert np.all(np.abs(np.asarray(result).astype(np.complex128) - exact) <= unit * most)
 
 
-def test_few_places_get_their_updates_in_parts(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_targets_get_their_updates_in_parts(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexing, "LEAST", 1 << 10)
     u, z, i = RNG.standard_normal((N, 3)).astype(F32), RNG.standard_normal((5, 3)).astype(F32), INDICES % 5
     with weft.default_device(device), weft.fast():
@@ -75,18 +75,18 @@ def test_signed_zeros_and_what_is_not_finite(device: Any) -> None:
 
 
 def test_derivatives_and_segments(device: Any) -> None:
-    i, u, x = np.abs(INDICES) % PLACES, RNG.standard_normal(N).astype(F32), np.linspace(1, 2, PLACES, dtype=F32)
+    i, u, x = np.abs(INDICES) % TARGETS, RNG.standard_normal(N).astype(F32), np.linspace(1, 2, TARGETS, dtype=F32)
     with weft.default_device(device), weft.fast():
-        assert "move" not in plan_of(lambda u, i: weft.ops.segment_sum(u, i, PLACES), u, i)
+        assert "move" not in plan_of(lambda u, i: weft.ops.segment_sum(u, i, TARGETS), u, i)
         slope = weft.grad(lambda x, i, u: (x[i] * u).sum())
         assert "move" not in plan_of(slope, x, i, u)
         found = np.asarray(weft.jit(slope)(x, i, u))
-    exact, most = sums(np.zeros(PLACES), i, u)
+    exact, most = sums(np.zeros(TARGETS), i, u)
     assert np.all(np.abs(found - exact) <= 2.0**-23 * most)
 
 
 def test_what_keeps_its_order(device: Any) -> None:
-    u, z = RNG.standard_normal(N).astype(F32), np.ones(PLACES, F32)
+    u, z = RNG.standard_normal(N).astype(F32), np.ones(TARGETS, F32)
     with weft.default_device(device):
         for way in ("set", "multiply", "max", "min"):
             update: Any = lambda z, i, u, way=way: getattr(z.at[i], way)(u)
@@ -97,7 +97,7 @@ def test_what_keeps_its_order(device: Any) -> None:
 
 
 def test_it_is_for_what_is_traced_within_it(device: Any) -> None:
-    u, z = RNG.standard_normal(N).astype(F32), np.ones(PLACES, F32)
+    u, z = RNG.standard_normal(N).astype(F32), np.ones(TARGETS, F32)
 
     def both(z: Any, i: Any, u: Any) -> Any:
         with weft.fast():
@@ -105,15 +105,15 @@ def test_it_is_for_what_is_traced_within_it(device: Any) -> None:
         return first, z.at[i].add(u * 2)
 
     assert str(weft.make_jaxpr(both)(z, INDICES, u)).count("any_order=True") == 1
-    in_order = np.zeros(PLACES, F32) + 1
-    np.add.at(in_order, np.where(INDICES < 0, INDICES + PLACES, INDICES)[KEPT], u[KEPT] * 2)
+    in_order = np.zeros(TARGETS, F32) + 1
+    np.add.at(in_order, np.where(INDICES < 0, INDICES + TARGETS, INDICES)[KEPT], u[KEPT] * 2)
     with weft.default_device(device):
         _, second = weft.jit(both)(z, INDICES, u)
     assert np.array_equal(second, in_order)
 
 
 def test_the_cpu_adds_in_order_all_the_same() -> None:
-    u, z = RNG.standard_normal(N).astype(F32), np.ones(PLACES, F32)
+    u, z = RNG.standard_normal(N).astype(F32), np.ones(TARGETS, F32)
     add = weft.jit(lambda z, i, u: z.at[i].add(u))
     wanted = add(z, INDICES, u)
     with weft.fast():

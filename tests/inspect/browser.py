@@ -124,10 +124,10 @@ class Page:
 
     def point(self, selector: str, click: bool = False) -> None:
         """Move the mouse over the middle of an element, and click."""
-        place = f"document.querySelector({json.dumps(selector)})"
-        self.value(f"{place}.scrollIntoView({{block: 'center'}})")
+        element = f"document.querySelector({json.dumps(selector)})"
+        self.value(f"{element}.scrollIntoView({{block: 'center'}})")
         x, y = self.value(
-            f"(() => {{ const b = {place}.getBoundingClientRect();"
+            f"(() => {{ const b = {element}.getBoundingClientRect();"
             " return [b.left + Math.min(b.width / 2, 60), b.top + b.height / 2]; })()"
         )
         for kind in ("mouseMoved", *(("mousePressed", "mouseReleased") if click else ())):

@@ -248,7 +248,7 @@ def a_reduction_along_a_strided_axis() -> tuple[Any, ...]:
 
 
 @seed(PROGRAMS, "ordered scatter")
-def a_scatter_to_places_that_may_repeat() -> tuple[Any, ...]:
+def a_scatter_to_indices_that_may_repeat() -> tuple[Any, ...]:
     return lambda x, i, u: x.at[i].add(u), LONG, Struct((50_000,), i32), Struct((50_000,), f32)  # <-
 
 

@@ -65,12 +65,12 @@ def decoded(profile: bytes) -> tuple[list[tuple[str, str]], list[dict[str, Any]]
     kinds = [(strings[g[1][0]], strings[g[2][0]]) for g in map(grouped, whole[1])]
     functions = {g[1][0]: strings[g[2][0]] for g in map(grouped, whole.get(5, []))}
     locations = {}
-    for place in map(grouped, whole.get(4, [])):
-        locations[place[1][0]] = [functions[grouped(line)[1][0]] for line in place[4]]
+    for location in map(grouped, whole.get(4, [])):
+        locations[location[1][0]] = [functions[grouped(line)[1][0]] for line in location[4]]
     samples = []
     for sample in map(grouped, whole.get(2, [])):
         labels = {strings[g[1][0]]: strings[g[2][0]] for g in map(grouped, sample.get(3, [])) if 2 in g}
-        stack = [name for place in integers(sample, 1) for name in locations[place]]
+        stack = [name for location in integers(sample, 1) for name in locations[location]]
         samples.append({"stack": stack, "values": integers(sample, 2), **labels})
     return kinds, samples
 

@@ -374,11 +374,11 @@ MAPPED = [
 def test_vmap_is_a_loop(function: Any, operands: int) -> None:
     a, b = definite("float64", 3, 4, 4), definite("float64", 3, 4, 4)[:, ::-1]
     args = {1: (a,), 2: (a, b), 3: (a, b[:, 0])}[operands]
-    for places in [(0,) * len(args), *([(0, None), (None, 0)] if len(args) == 2 else [])]:
-        given = [x if place == 0 else x[0] for x, place in zip(args, places, strict=True)]
-        found = weft.tree.leaves(weft.vmap(function, places)(*given))
+    for axes in [(0,) * len(args), *([(0, None), (None, 0)] if len(args) == 2 else [])]:
+        given = [x if axis == 0 else x[0] for x, axis in zip(args, axes, strict=True)]
+        found = weft.tree.leaves(weft.vmap(function, axes)(*given))
         each = [
-            weft.tree.leaves(function(*[x[i] if place == 0 else x for x, place in zip(given, places, strict=True)]))
+            weft.tree.leaves(function(*[x[i] if axis == 0 else x for x, axis in zip(given, axes, strict=True)]))
             for i in range(3)
         ]
         for one, column in zip(found, zip(*each, strict=True), strict=True):

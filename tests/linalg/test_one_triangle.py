@@ -21,7 +21,7 @@ BOTH = [(lower, dtype) for lower in (True, False) for dtype in ("float32", "comp
 
 
 def half(a: np.ndarray, lower: bool) -> np.ndarray:
-    """A matrix with NaN in place of the other triangle."""
+    """A matrix with NaN instead of the other triangle."""
     mask = np.tri(a.shape[-1], dtype=bool)
     return np.where(mask if lower else mask.T, a, np.asarray(np.nan, a.dtype))
 

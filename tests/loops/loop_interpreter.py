@@ -113,8 +113,8 @@ def _statements(run: _Run, statements: Sequence[ir.Statement]) -> None:
             case ir.Store(operand, value):
                 _store(run, operand, values[value])
             case ir.LoadAt(out, operand, offset, inside):
-                places = run.positions[operand] + values[offset].astype(np.int64)
-                values[out] = _loaded(run.buffers[operand], places, True if inside is None else values[inside])
+                positions = run.positions[operand] + values[offset].astype(np.int64)
+                values[out] = _loaded(run.buffers[operand], positions, True if inside is None else values[inside])
             case ir.Update():
                 _update(run, s)
             case ir.RowStore(row, value):
@@ -131,12 +131,12 @@ def _statements(run: _Run, statements: Sequence[ir.Statement]) -> None:
                 _scan(run, s)
 
 
-def _loaded(buffer: np.ndarray, places: np.ndarray, inside: Any) -> np.ndarray:
-    """The elements at ``places``, all of them in the buffer where ``inside`` holds; zero elsewhere."""
-    places, inside = np.broadcast_arrays(places, inside)
-    read = places[inside]
+def _loaded(buffer: np.ndarray, positions: np.ndarray, inside: Any) -> np.ndarray:
+    """The elements at ``positions``, all of them in the buffer where ``inside`` holds; zero elsewhere."""
+    positions, inside = np.broadcast_arrays(positions, inside)
+    read = positions[inside]
     assert not read.size or (read.min() >= 0 and read.max() < buffer.size), "a load outside its operand"
-    found = np.zeros(places.shape, buffer.dtype)
+    found = np.zeros(positions.shape, buffer.dtype)
     found[inside] = buffer[read]
     return found
 
@@ -166,7 +166,7 @@ def _apply(s: ir.Apply, values: dict[int, Any]) -> None:
 def _update(run: _Run, s: ir.Update) -> None:
     """Apply the updates of one reduced index after another, those of all parallel points at once."""
     n_parallel = sum(dim.role == "parallel" for dim in run.nest.dims)
-    places = _space(run, run.positions[s.operand] + run.values[s.offset].astype(np.int64))
+    positions = _space(run, run.positions[s.operand] + run.values[s.offset].astype(np.int64))
     inside = _space(run, True if s.inside is None else run.values[s.inside])
     used = {arg for step in s.steps for arg in step.args} | {s.new}
     given = {n: _space(run, run.values[n]) for n in used if n in run.values}
@@ -174,11 +174,11 @@ def _update(run: _Run, s: ir.Update) -> None:
     for at in np.ndindex(*run.extents[n_parallel:]):
         here = (*[slice(None)] * n_parallel, *at)
         keep = inside[here]
-        place = places[here][keep]
-        values = {s.old: buffer[place], **{n: value[here][keep] for n, value in given.items()}}
+        position = positions[here][keep]
+        values = {s.old: buffer[position], **{n: value[here][keep] for n, value in given.items()}}
         for step in s.steps:
             _apply(step, values)
-        buffer[place] = np.broadcast_to(values[s.new], place.shape)
+        buffer[position] = np.broadcast_to(values[s.new], position.shape)
 
 
 def _space(run: _Run, value: Any) -> np.ndarray:

@@ -67,15 +67,15 @@ def test_integers_that_wrap_set_the_byte(start: int, shape: tuple[int, ...]) -> 
     assert bool(found[-1][0]) == (start * 8 > np.iinfo(np.int32).max)
 
 
-@pytest.mark.parametrize("place", [0, 3, 4, -1])
-def test_starts_outside_set_the_byte(place: int) -> None:
+@pytest.mark.parametrize("index", [0, 3, 4, -1])
+def test_starts_outside_set_the_byte(index: int) -> None:
     with weft.checks("index"):
         low = lowered(
             lambda x, i: lax.fori_loop(0, 3, lambda _, c: c + lax.dynamic_slice(c, (i,), (2,)).sum(), x),
             jnp.arange(5.0), np.int32(0),
         )  # fmt: skip
     assert any(isinstance(s, routine.Slice) and s.guarded for s in routine.statements(low.routine.block))
-    order = (np.arange(5), place) if low.routine.operands[0].dtype.kind == "f" else (place, np.arange(5))
+    order = (np.arange(5), index) if low.routine.operands[0].dtype.kind == "f" else (index, np.arange(5))
     found = buffers(low, *order)
     routine_interpreter.interpret(low, found)
-    assert bool(found[-1][0]) == (not 0 <= place <= 3)
+    assert bool(found[-1][0]) == (not 0 <= index <= 3)

@@ -50,17 +50,17 @@ def test_every_function_beside_its_domain(name: str) -> None:
         ours = getattr(module, function, None)
         if ours is None:
             continue
-        places = Q if function in ("ppf", "isf") else K if name in DISCRETE else X
+        points = Q if function in ("ppf", "isf") else K if name in DISCRETE else X
         if (name, function) == ("bernoulli", "ppf"):
-            places = places[~np.isin(places, [0, 1])]  # SciPy's -1 for 0 is JAX's 0
+            points = points[~np.isin(points, [0, 1])]  # SciPy's -1 for 0 is JAX's 0
         with np.errstate(all="ignore"):
-            expected = getattr(getattr(scipy.stats, name), function)(places[:, None], *parameters)
+            expected = getattr(getattr(scipy.stats, name), function)(points[:, None], *parameters)
             known = getattr(getattr(scipy.stats, name), function)(1.0, *parameters)
         if name in TENDS_TO_ZERO and function in ("logpdf", "pdf", "logpmf", "pmf"):
             least = -np.inf if function.startswith("log") else 0.0
-            expected[places == np.inf] = np.where(np.isnan(known), np.nan, least)
+            expected[points == np.inf] = np.where(np.isnan(known), np.nan, least)
         with weft.enable_x64(True):
-            found = np.asarray(ours(places[:, None], *parameters))
+            found = np.asarray(ours(points[:, None], *parameters))
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-12, err_msg=function)
 
 

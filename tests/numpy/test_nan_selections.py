@@ -1,4 +1,4 @@
-"""Where selections put NaN of either sign: NumPy's place where NumPy has the function, else JAX's."""
+"""Where selections put NaN of either sign: NumPy's order where NumPy has the function, else JAX's."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def test_the_largest(dtype: str) -> None:
     signs = x.view(f"i{x.dtype.itemsize}") < 0
     bad = np.isnan(wide(x))
     order = sorted(range(len(x)), key=lambda i: (-np.inf if signs[i] else np.inf) if bad[i] else float(x[i]))[::-1]
-    places = sorted(order, key=order.index)
+    first = sorted(order, key=order.index)
     for k in (3, len(x)):
         for found in (lax.top_k(x, k), weft.jit(lambda x, k=k: lax.top_k(x, k))(x), lax.approx_max_k(x, k)):
             taken = np.asarray(found[1])
             np.testing.assert_array_equal(wide(found[0]), wide(x[taken]))
-            np.testing.assert_array_equal(wide(x[taken]), wide(x[places[:k]]))
-            np.testing.assert_array_equal(signs[taken] & bad[taken], (signs & bad)[places[:k]])
+            np.testing.assert_array_equal(wide(x[taken]), wide(x[first[:k]]))
+            np.testing.assert_array_equal(signs[taken] & bad[taken], (signs & bad)[first[:k]])
         found = lax.approx_min_k(x, k)
         np.testing.assert_array_equal(wide(found[0]), np.sort(wide(x))[:k])
         np.testing.assert_array_equal(wide(x[np.asarray(found[1])]), np.sort(wide(x))[:k])

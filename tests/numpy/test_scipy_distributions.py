@@ -1,4 +1,4 @@
-"""Every distribution of weft.scipy.stats against SciPy's, over wide ranges of places and parameters."""
+"""Every distribution of weft.scipy.stats against SciPy's, over wide ranges of points and parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNTS = np.concatenate([np.arange(-2, 30), [0.5, 3.25, 120, 1000]])
 UNITS = np.append(UNIT, LINE)
 EDGES = np.array([-np.inf, -1.0, -0.0, 0.0, 1.0, np.inf, np.nan])
 
-# name: (functions, parameters, places)
+# name: (functions, parameters, points)
 CONTINUOUS: dict[str, tuple[str, list[tuple[float, ...]], np.ndarray]] = {
     "beta": ("logpdf pdf cdf logcdf sf logsf", [(2.0, 1.0), (0.5, 0.5), (30.0, 4.0), (1.0, 7.0)], UNITS),
     "cauchy": ("logpdf pdf cdf logcdf sf logsf ppf isf", [()], LINE),
@@ -76,16 +76,16 @@ def theirs(name: str, function: str, *args: Any) -> np.ndarray:
         return np.asarray(getattr(getattr(scipy.stats, name), function)(*args))
 
 
-def check(name: str, function: str, places: np.ndarray, args: tuple[Any, ...], wide: bool) -> None:
+def check(name: str, function: str, points: np.ndarray, args: tuple[Any, ...], wide: bool) -> None:
     with weft.enable_x64(wide):
         dtype = np.float64 if wide else np.float32
-        places = places.astype(dtype)
+        points = points.astype(dtype)
         given = tuple([np.asarray(p, dtype) for p in args])
-        found = np.asarray(ours(name, function)(places, *given))
+        found = np.asarray(ours(name, function)(points, *given))
         assert found.dtype == dtype
-        jitted = np.asarray(weft.jit(ours(name, function))(places, *given))
+        jitted = np.asarray(weft.jit(ours(name, function))(points, *given))
         np.testing.assert_array_equal(jitted, found)
-        expected = theirs(name, function, places.astype(np.float64), *[p.astype(np.float64) for p in given])
+        expected = theirs(name, function, points.astype(np.float64), *[p.astype(np.float64) for p in given])
     kept = np.abs(expected) > (1e-290 if wide else 1e-37)
     kept |= ~np.isfinite(expected) | (expected == 0)
     logs = function.startswith("log")
@@ -99,11 +99,11 @@ def check(name: str, function: str, places: np.ndarray, args: tuple[Any, ...], w
 @pytest.mark.parametrize("wide", [False, True], ids=["f32", "f64"])
 @pytest.mark.parametrize(("name", "function", "parameters"), cases(CONTINUOUS), ids=str)
 def test_continuous(name: str, function: str, parameters: tuple[float, ...], wide: bool) -> None:
-    places = CONTINUOUS[name][2]
+    points = CONTINUOUS[name][2]
     if function in ("ppf", "isf"):
-        places = np.concatenate([UNIT, [-0.5, 0, 1, 1.5, np.nan]])
-    check(name, function, places, parameters, wide)
-    check(name, function, places[:7].reshape(7, 1), (*parameters, np.array([0.5, -1.0]), np.array([2.5, 0.25])), wide)
+        points = np.concatenate([UNIT, [-0.5, 0, 1, 1.5, np.nan]])
+    check(name, function, points, parameters, wide)
+    check(name, function, points[:7].reshape(7, 1), (*parameters, np.array([0.5, -1.0]), np.array([2.5, 0.25])), wide)
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["f32", "f64"])

@@ -52,12 +52,12 @@ MODES = ["constant", "nearest", "wrap", "mirror", "reflect"]
 def test_map_coordinates(mode: str, order: int, dtype: str) -> None:
     for shape in ((5,), (4, 3), (2, 3, 1)):
         x = RNG.integers(-9, 10, shape).astype(dtype)
-        places = [RNG.uniform(-7, 9, (3, 4)).astype(np.float32) for _ in shape]
-        found = ndimage.map_coordinates(x, places, order, mode, 3.0)
-        want = jax.scipy.ndimage.map_coordinates(x, places, order, mode, 3.0)
+        positions = [RNG.uniform(-7, 9, (3, 4)).astype(np.float32) for _ in shape]
+        found = ndimage.map_coordinates(x, positions, order, mode, 3.0)
+        want = jax.scipy.ndimage.map_coordinates(x, positions, order, mode, 3.0)
         assert found.dtype == want.dtype
         np.testing.assert_allclose(np.asarray(found), np.asarray(want), rtol=1e-5, atol=1e-4)
-        jitted = weft.jit(lambda x, *p: ndimage.map_coordinates(x, p, order, mode, 3.0))(x, *places)
+        jitted = weft.jit(lambda x, *p: ndimage.map_coordinates(x, p, order, mode, 3.0))(x, *positions)
         np.testing.assert_array_equal(np.asarray(jitted), np.asarray(found))
     with weft.enable_x64(True):
         if dtype == "f4" and order == 1:

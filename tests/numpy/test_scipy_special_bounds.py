@@ -33,7 +33,7 @@ def second(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: function(x)[1]
 
 
-# name: (ours, by mpmath, places, ulp in float32 and float64, size below which errors are absolute)
+# name: (ours, by mpmath, points, ulp in float32 and float64, size below which errors are absolute)
 BOUNDS: dict[str, tuple[Any, Any, np.ndarray, tuple[float, float], float]] = {
     "exp1": (special.exp1, mpmath.e1, WIDE, (4, 4), 0),
     "expi": (special.expi, mpmath.ei, WIDE, (4, 4), 1),
@@ -58,8 +58,8 @@ for key, (n, reference) in EXPN.items():
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", BOUNDS)
 def test_bounds(name: str, dtype: str) -> None:
-    ours, reference, places, (single, double), floor = BOUNDS[name]
-    x = places.astype(dtype)
+    ours, reference, points, (single, double), floor = BOUNDS[name]
+    x = points.astype(dtype)
     if dtype == "f4":
         x = x[np.abs(x) < 80] if "ex" in name else x
     with weft.enable_x64(True), mpmath.workdps(40):
@@ -70,9 +70,9 @@ def test_bounds(name: str, dtype: str) -> None:
     np.testing.assert_array_equal(jitted, found)
     eps, tiny = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
     bound = single if dtype == "f4" else double
-    for place, got, want in zip(x, found, expected, strict=True):
+    for point, got, want in zip(x, found, expected, strict=True):
         error = abs(mpmath.mpf(float(got)) - want) / (eps * max(abs(want), floor, tiny))
-        assert error <= bound, f"{name}({place!r}) is {got!r}, not {float(want)!r}: {float(error)} eps"
+        assert error <= bound, f"{name}({point!r}) is {got!r}, not {float(want)!r}: {float(error)} eps"
 
 
 def faddeeva(x: float, y: float) -> complex:
@@ -273,11 +273,11 @@ def test_bad_input(call: Any, error: type[Exception], text: str) -> None:
 
 def test_gamma_of_complex_numbers() -> None:
     """loggamma within 100 eps of its size (or 1), gamma as far from it as that says; derivatives by digamma."""
-    places = RNG.uniform(-12, 30, 300) + 1j * RNG.uniform(-10, 10, 300)
-    places = np.r_[places, 1 + 0.2 * places[:50] / 30, 2 + 0.2 * places[50:100] / 30, -np.abs(places[:20].real) + 0j]
+    points = RNG.uniform(-12, 30, 300) + 1j * RNG.uniform(-10, 10, 300)
+    points = np.r_[points, 1 + 0.2 * points[:50] / 30, 2 + 0.2 * points[50:100] / 30, -np.abs(points[:20].real) + 0j]
     for dtype in (np.complex64, np.complex128):
         with weft.enable_x64(dtype == np.complex128):
-            z = places.astype(dtype)
+            z = points.astype(dtype)
             found = np.asarray(weft.jit(special.loggamma)(z)).astype(complex)
             expected = scipy.special.loggamma(z.astype(complex))
             eps = np.finfo(dtype).eps

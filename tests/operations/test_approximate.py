@@ -17,10 +17,10 @@ X = np.random.default_rng(0).normal(size=(3, 50)).astype(np.float32)
 @pytest.mark.parametrize("k", [1, 3])
 def test_all_are_found(axis: int, k: int) -> None:
     for name, order in (("approx_max_k", np.argsort(-X, axis=axis)), ("approx_min_k", np.argsort(X, axis=axis))):
-        places = np.take(order, np.arange(k), axis=axis)
+        indices = np.take(order, np.arange(k), axis=axis)
         values, found = getattr(lax, name)(X, k, axis)
-        np.testing.assert_array_equal(np.asarray(found), places)
-        np.testing.assert_array_equal(np.asarray(values), np.take_along_axis(X, places, axis))
+        np.testing.assert_array_equal(np.asarray(found), indices)
+        np.testing.assert_array_equal(np.asarray(values), np.take_along_axis(X, indices, axis))
         assert found.dtype == np.int32
         jitted = weft.jit(lambda x, name=name: getattr(lax, name)(x, k, axis))(X)
         np.testing.assert_array_equal(np.asarray(jitted[0]), np.asarray(values))

@@ -21,7 +21,7 @@ IMAGES = ("NHWC", "HWIO", "NHWC")
 
 
 def by_a_loop(x: Any, kernel: Any, strides: Any, padding: Any, holes: Any, spread: Any, layouts: Any) -> np.ndarray:
-    """The definition: holes and padding made, then a sum over taps and features at every place, in float64."""
+    """The definition: holes and padding made, then a sum over taps and features at every output, in float64."""
     wide = np.complex128 if np.asarray(x).dtype.kind == "c" else np.float64
     letters = [letter for letter in layouts[1] if letter not in "OI"]
     x = np.transpose(np.asarray(x).astype(wide), [layouts[0].index(c) for c in ("N", "C", *letters)])
@@ -36,10 +36,10 @@ def by_a_loop(x: Any, kernel: Any, strides: Any, padding: Any, holes: Any, sprea
         cut = slice(max(-low, 0), dilated.shape[dim] - max(-high, 0))
         dilated = dilated[(slice(None),) * dim + (cut,)]
     reach = [(t - 1) * d + 1 for t, d in zip(kernel.shape[2:], spread)]
-    places = [max((n - r) // s + 1, 0) for n, r, s in zip(dilated.shape[2:], reach, strides)]
-    out = np.zeros((x.shape[0], kernel.shape[0], *places), wide)
+    outputs = [max((n - r) // s + 1, 0) for n, r, s in zip(dilated.shape[2:], reach, strides)]
+    out = np.zeros((x.shape[0], kernel.shape[0], *outputs), wide)
     axes = list(range(1, x.ndim))
-    for at in np.ndindex(*places):
+    for at in np.ndindex(*outputs):
         window = [slice(p * s, p * s + r, d) for p, s, r, d in zip(at, strides, reach, spread)]
         out[(..., *at)] = np.tensordot(dilated[(..., *window)], kernel, (axes, axes))
     return np.transpose(out, [("N", "C", *letters).index(c) for c in layouts[2]])
@@ -111,7 +111,7 @@ def test_layouts_in_float32(layouts: str) -> None:
 
 @pytest.mark.parametrize("layouts", [IMAGES, ("NCHW", "OIHW", "NCHW")], ids=["last", "first"])
 def test_many_features_give_few(layouts: Any) -> None:
-    """The kernel's taps are columns of one product, whose parts are added up at the places they belong to."""
+    """The kernel's taps are columns of one product, whose parts are added up where they belong."""
     x = integers_of([{"N": 2, "H": 6, "W": 5, "C": 32}[c] for c in layouts[0]], np.float32)
     kernel = integers_of([{"O": 3, "H": 3, "W": 4, "I": 32}[c] for c in layouts[1]], np.float32)
     for strides, padding, holes in [((1, 1), ((1, -1), (2, 1)), (1, 1)), ((1, 1), ((2, 0), (3, 2)), (2, 3))]:

@@ -56,7 +56,7 @@ class Case:
         return np.where(self.rng.random(shape) < 0.05, np.iinfo(dtype).max, found).astype(dtype)
 
     def elements(self, indices: np.ndarray, clips: bool) -> Any:
-        """(place in the windows, place in the array, whether the window lies inside), windows in order."""
+        """(index in the windows, index in the array, whether the window lies inside), windows in order."""
         kept = [d for d in range(len(self.shape)) if d not in (*self.thin, *self.batching)]
         for b in itertools.product(*[range(n) for n in self.batch]):
             start = [0] * len(self.shape)
@@ -71,10 +71,10 @@ class Case:
             for w in itertools.product(*[range(n) for n in self.window]):
                 steps, spots = iter(w), iter(b)
                 out = tuple(next(steps) if d in self.window_dims else next(spots) for d in range(len(self.out_shape)))
-                place = list(start)
+                index = list(start)
                 for dim, step in zip(kept, w, strict=True):
-                    place[dim] += step
-                yield out, tuple(place), inside or clips
+                    index[dim] += step
+                yield out, tuple(index), inside or clips
 
     def gather(self, module: Any, x: Any, i: Any, mode: str) -> Any:
         numbers = module.GatherDimensionNumbers(
@@ -106,8 +106,8 @@ def test_gather(dtype: np.dtype) -> None:
         x, i = values(case.rng, case.shape, dtype), case.indices(INDEX_DTYPES[seed % 8])
         mode = MODES[seed % 3]
         expected = np.zeros(case.out_shape, dtype)
-        for out, place, inside in case.elements(i, mode != "fill"):
-            expected[out] = x[place] if inside else fill_of(dtype)
+        for out, index, inside in case.elements(i, mode != "fill"):
+            expected[out] = x[index] if inside else fill_of(dtype)
         with config.context("enable_x64", True):
             found = case.gather(lax, array(x), array(i), mode)
             jitted = weft.jit(lambda x, i, case=case, mode=mode: case.gather(lax, x, i, mode))(array(x), array(i))
@@ -149,9 +149,9 @@ def test_scatter(name: str, dtype: np.dtype) -> None:
         mode = ["drop", "clip", "promise_in_bounds"][seed % 3]
         expected = x.copy()
         with np.errstate(all="ignore"):
-            for out, place, inside in case.elements(i, mode == "clip"):
+            for out, index, inside in case.elements(i, mode == "clip"):
                 if inside:
-                    expected[place] = np.asarray(COMBINE[name](expected[place], u[out])).astype(dtype)
+                    expected[index] = np.asarray(COMBINE[name](expected[index], u[out])).astype(dtype)
         with config.context("enable_x64", True):
             args = array(x), array(i), array(u)
             found = case.scatter(lax, name, *args, mode)
@@ -168,9 +168,9 @@ def test_scatter_complex(name: str, dtype: np.dtype) -> None:
         x, u = values(case.rng, case.shape, dtype), values(case.rng, case.out_shape, dtype)
         i = case.indices(np.dtype(np.int32))
         expected = x.copy()
-        for out, place, inside in case.elements(i, False):
+        for out, index, inside in case.elements(i, False):
             if inside:
-                expected[place] = COMBINE[name](expected[place], u[out])
+                expected[index] = COMBINE[name](expected[index], u[out])
         with config.context("enable_x64", True):
             found = case.scatter(lax, name, array(x), array(i), array(u), "drop")
         check_same(found, expected)

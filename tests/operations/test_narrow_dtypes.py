@@ -188,7 +188,7 @@ def test_reductions_and_sums_along_the_way(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*FLOATS, *INTEGERS])
 def test_order_of_all_values(name: str) -> None:
-    """Sorts, selections and searches: by value, NaN last, equal ones in their places."""
+    """Sorts, selections and searches: by value, NaN last, equal ones in their order."""
     x = np.random.default_rng(1).permutation(values(name))
     wide = x.astype(np.float32)
     order = np.argsort(wide, kind="stable")
@@ -313,7 +313,7 @@ def test_operations_give_what_jax_gives() -> None:
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-def test_narrow_integers_as_places(name: str) -> None:
+def test_narrow_integers_as_indices(name: str) -> None:
     """Indices, starts of slices and numbers of branches of fewer than 8 bits."""
     at, y = np.array([1, 0], dtype_of(name)), np.arange(12, dtype=np.float32).reshape(4, 3)
     cases: dict[str, tuple[Callable[..., Any], np.ndarray]] = {

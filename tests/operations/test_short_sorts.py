@@ -126,18 +126,18 @@ def test_many_rows_are_shared_out_whole_without_python() -> None:
 def test_a_few_long_rows_are_sorted_on_all_threads(dtype: str, shape: tuple[int, ...], axis: int) -> None:
     """Each row by all threads: the same order, of equal keys too, and the same bits as by one."""
     x = sample(np.dtype(dtype), shape)
-    places = np.arange(x.size, dtype=np.int32).reshape(shape)
+    indices = np.arange(x.size, dtype=np.int32).reshape(shape)
     order = stable_order([x.swapaxes(axis, -1)]).swapaxes(axis, -1)
     before = runtime.Pool.get_threads()
     for threads in (1, 2, 4):
         weft.config.update("num_threads", threads)
         try:
-            keys, moved = lax.sort_key_val(x, places, axis)
+            keys, moved = lax.sort_key_val(x, indices, axis)
             assert bits(wnp.argsort(x, axis=axis)) == bits(order.astype(np.int32))
         finally:
             weft.config.update("num_threads", before)
         assert bits(keys) == bits(np.take_along_axis(x, order, axis))
-        assert bits(moved) == bits(np.take_along_axis(places, order, axis))
+        assert bits(moved) == bits(np.take_along_axis(indices, order, axis))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -74,9 +74,9 @@ def test_positions_of_equal_keys_keep_their_order(dtype):
 @pytest.mark.parametrize("kinds", ["i1 f4", "f8 i4", "f4 f4 i8", "? u8 f2", "c8", "i4 c16"])
 def test_several_keys_count_in_turn(kinds, shape):
     parts, keys = [], []
-    for place, kind in enumerate(kinds.split()):
+    for number, kind in enumerate(kinds.split()):
         real = [sample(np.dtype({"c8": "f4", "c16": "f8"}.get(kind, kind)), shape) for _ in range(1 + (kind[0] == "c"))]
-        real = [np.roll(x, 7 * place + 3 * i, axis=-1) for i, x in enumerate(real)]
+        real = [np.roll(x, 7 * number + 3 * i, axis=-1) for i, x in enumerate(real)]
         keys.append(real[0] if len(real) == 1 else (real[0] + 1j * np.nan_to_num(real[1])).astype(kind))
         parts += real[:1] if len(real) == 1 else [keys[-1].real, keys[-1].imag]
     with weft.enable_x64(True):
@@ -147,6 +147,6 @@ def test_along_any_axis_rows_are_moved_there_and_back(axis):
     x = sample(np.dtype(np.int16), (7, 33, 40))
     order = np.argsort(x, axis=axis, kind="stable")
     np.testing.assert_array_equal(lax.sort(x, dimension=axis), np.sort(x, axis=axis))
-    keys, places = lax.sort((x, np.arange(x.size).reshape(x.shape)), dimension=axis)
+    keys, positions = lax.sort((x, np.arange(x.size).reshape(x.shape)), dimension=axis)
     np.testing.assert_array_equal(keys, np.sort(x, axis=axis))
-    np.testing.assert_array_equal(places, np.take_along_axis(np.arange(x.size).reshape(x.shape), order, axis))
+    np.testing.assert_array_equal(positions, np.take_along_axis(np.arange(x.size).reshape(x.shape), order, axis))

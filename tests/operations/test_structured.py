@@ -115,7 +115,7 @@ def test_running_reductions(name: str) -> None:
 
 
 def random_contraction(rng: Any) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
-    """Shapes and dimension numbers with 0 to 2 batch, contracting and free dimensions in random places."""
+    """Shapes and dimension numbers with 0 to 2 batch, contracting and free dimensions in random order."""
     groups = {
         name: [int(rng.integers(0 if rng.random() < 0.05 else 1, 9)) for _ in range(rng.integers(0, 3))]
         for name in "bcmn"

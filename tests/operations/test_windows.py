@@ -165,9 +165,9 @@ def test_every_way_of_writing_a_pool_gives_all_to_the_first(init: Any, computati
             return lax.reduce_window(x, start, f, (2, 2), **o)
 
         weights = RNG.normal(size=np.shape(pooled(x, 0.0, lax.add))).astype(np.float32)
-        # by hand: a cotangent goes to the first place, row by row, that has the window's value
-        places = np.arange(1.0, x.size + 1, dtype=np.float32).reshape(x.shape)
-        ordered = x * 100 - places if sign > 0 else x * 100 + places
+        # by hand: a cotangent goes to the first element, row by row, that has the window's value
+        order = np.arange(1.0, x.size + 1, dtype=np.float32).reshape(x.shape)
+        ordered = x * 100 - order if sign > 0 else x * 100 + order
         found = np.asarray(pooled(sign * ordered, -np.inf, lax.max))
         expected = np.zeros_like(x)
         for at in np.ndindex(found.shape):

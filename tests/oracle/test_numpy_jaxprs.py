@@ -70,15 +70,15 @@ def _mapped(J: Any, function: Any, arguments: list[Any]) -> tuple[Any, list[Any]
 
 def _of_floats(J: Any, function: Any, arguments: list[Any]) -> tuple[Any, list[Any]]:
     """The function as one of its floating arrays alone, that gives its floating results."""
-    places = [i for i, x in enumerate(arguments) if isinstance(x, np.ndarray) and J.numpy.isdtype(x.dtype, _INEXACT)]
+    indices = [i for i, x in enumerate(arguments) if isinstance(x, np.ndarray) and J.numpy.isdtype(x.dtype, _INEXACT)]
 
     def of_floats(*given: Any) -> list[Any]:
         operands = [*arguments]
-        for place, x in zip(places, given, strict=True):
-            operands[place] = x
+        for index, x in zip(indices, given, strict=True):
+            operands[index] = x
         return [x for x in J.tree.leaves(function(*operands)) if J.numpy.isdtype(J.numpy.result_type(x), _INEXACT)]
 
-    return of_floats, [arguments[place] for place in places]
+    return of_floats, [arguments[index] for index in indices]
 
 
 def _pushed(J: Any, function: Any, arguments: list[Any]) -> tuple[Any, list[Any]]:

@@ -85,15 +85,15 @@ def is_inexact(J: Any, x: Any) -> bool:
 
 def of_floats(J: Any, function: Callable[..., Any], arguments: list[Any]) -> tuple[Callable[..., Any], list[Any]]:
     """The function as one of its floating arrays alone, that gives its floating results."""
-    places = [i for i, x in enumerate(arguments) if is_inexact(J, x)]
+    indices = [i for i, x in enumerate(arguments) if is_inexact(J, x)]
 
     def reduced(*given: Any) -> list[Any]:
         operands = [*arguments]
-        for place, x in zip(places, given, strict=True):
-            operands[place] = x
+        for index, x in zip(indices, given, strict=True):
+            operands[index] = x
         return [x for x in J.tree.leaves(function(*operands)) if is_inexact(J, x)]
 
-    return reduced, [arguments[place] for place in places]
+    return reduced, [arguments[index] for index in indices]
 
 
 def pulled(J: Any, function: Callable[..., Any], arguments: list[Any]) -> tuple[Callable[..., Any], list[Any]]:

@@ -30,13 +30,13 @@ class Together:
     def __init__(self, programs: Mapping[Any, Program], at_once: int = 12) -> None:
         self._programs = dict(programs)
         self._keys = list(self._programs)
-        self._places = {key: place for place, key in enumerate(self._keys)}
+        self._numbers = {key: number for number, key in enumerate(self._keys)}
         self._at_once = at_once
         self._values: dict[Hashable, list[Any] | Exception] = {}
 
     def __getitem__(self, key: Any) -> list[Any] | Exception:
         if key not in self._values:
-            start = self._places[key] // self._at_once * self._at_once
+            start = self._numbers[key] // self._at_once * self._at_once
             chosen = {key: self._programs[key] for key in self._keys[start : start + self._at_once]}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -80,7 +80,7 @@ def test_a_sum_of_which_each_device_keeps_a_part() -> None:
     assert collectives(made) == [("psum_scatter", ("y",))]
 
 
-def test_the_larger_value_keeps_its_place() -> None:
+def test_the_larger_value_stays_where_it_is() -> None:
     def function(a: Any, b: Any) -> Any:
         return a @ b
 

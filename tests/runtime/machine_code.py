@@ -152,8 +152,8 @@ def unary_step(
     """A kernel instruction over ``size`` contiguous float32 elements."""
     cost = size * 0.2 if cost_ns is None else cost_ns
     params = struct.pack("q", size)
-    places = ((source, 0, -1), (target, 0, -1))
-    return Kernel(kernel, places, params, (), "vector", size, 64, cost, 0, 0, size, size)
+    locations = ((source, 0, -1), (target, 0, -1))
+    return Kernel(kernel, locations, params, (), "vector", size, 64, cost, 0, 0, size, size)
 
 
 def aval(shape: tuple[int, ...], dtype: Any = np.float32) -> runtime.ShapedArray:

@@ -127,8 +127,8 @@ def test_the_same_kernel_many_times_in_a_row(cost: float, rows: int, threads: in
     outer = ((rows, (4 * row, 4 * row)),) if rows > 1 else ()
 
     def step(source: int, result: int, extent: int) -> tuple[Any, ...]:
-        packed, places = struct.pack("q", extent), ((source, 0, -1), (result, 0, -1))
-        return Kernel(kernel, places, packed, outer, "vector", extent, 1, cost, 0, 0, extent, extent)
+        packed, locations = struct.pack("q", extent), ((source, 0, -1), (result, 0, -1))
+        return Kernel(kernel, locations, packed, outer, "vector", extent, 1, cost, 0, 0, extent, extent)
 
     slots = [0, *range(2, links + 1), 1]  # the input, temporaries, the output
     steps = [step(a, b, row) for a, b in itertools.pairwise(slots)]
@@ -229,10 +229,10 @@ PRODUCTS = [
 def product(dtype: str, ta: bool, tb: bool, a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> tuple[Any, ...]:
     """The instruction that multiplies input 0, perhaps transposed, by input 1 into slot 2."""
     (m, n), k = shape, a.shape[0 if ta else 1]
-    places = (0, 0, -1), (1, 0, -1), (2, 0, -1)
+    locations = (0, 0, -1), (1, 0, -1), (2, 0, -1)
     left, right = (1, a.shape[1])[:: 1 if ta else -1], (1, b.shape[1])[:: 1 if tb else -1]
     rows, columns, summed = ((m, left[0], n),), ((n, right[1]),), ((k, left[1], right[0]),)
-    return Gemm(dtype, dtype, *places, rows, columns, summed, (), True, (m, n, False))
+    return Gemm(dtype, dtype, *locations, rows, columns, summed, (), True, (m, n, False))
 
 
 @pytest.mark.parametrize(("m", "n", "k"), PRODUCTS)
@@ -280,9 +280,9 @@ def test_batched_products(threads: int) -> None:
     a, b = rng.random((6, 3, 40, 50)), rng.random((3, 50, 30))
     out = aval((6, 3, 40, 30), "float64")
     batch = ((6, a.strides[0], 0, 8 * 3 * 1200), (3, a.strides[1], b.strides[0], 8 * 1200))
-    places = (0, 0, -1), (1, 0, -1), (2, 0, -1)
+    locations = (0, 0, -1), (1, 0, -1), (2, 0, -1)
     whole = (40, 30, False)
-    step = Gemm("d", "d", *places, ((40, 50, 30),), ((30, 1),), ((50, 1, 30),), batch, True, whole)
+    step = Gemm("d", "d", *locations, ((40, 50, 30),), ((30, 1),), ((50, 1, 30),), batch, True, whole)
     executable = runtime.Executable(
         2, [NewOutput(out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, "d"), aval(b.shape, "d"))
     )
@@ -411,8 +411,8 @@ def one(*steps: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def matrices(k: int = 2, result: str = "f", **other: Any) -> Gemm:
     """The square of a matrix f32[2,2], but for what is ``other``: its whole has rows, columns, and no exchange."""
-    places = (0, 0, -1), (0, 0, -1), (1, 0, -1)
-    product = Gemm("f", result, *places, ((2, k, 2),), ((2, 1),), ((k, 1, 2),), (), True, (2, 2, False))
+    locations = (0, 0, -1), (0, 0, -1), (1, 0, -1)
+    product = Gemm("f", result, *locations, ((2, k, 2),), ((2, 1),), ((k, 1, 2),), (), True, (2, 2, False))
     return product._replace(**other)
 
 

@@ -131,9 +131,9 @@ def test_states_of_no_array_raise() -> None:
         [Trap(), None, 3, np.dtype(object), "object", "S4", "nothing", "float64", ">f4", key, "datetime64[s]"],
         [Trap(), None, 1, "yes"],
     ]
-    for place, values in enumerate(bad):
+    for index, values in enumerate(bad):
         for value in values:
-            state = [*good[:place], value, *good[place + 1 :]]
+            state = [*good[:index], value, *good[index + 1 :]]
             with pytest.raises((TypeError, ValueError)):
                 rebuild(*state)
     with pytest.raises(ValueError, match="other than 0 and 1"):

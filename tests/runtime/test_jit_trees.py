@@ -1,4 +1,4 @@
-"""Random argument trees through JitFunction: every leaf comes back in its place, however dicts were filled."""
+"""Random argument trees through JitFunction: every leaf comes back at its position, however dicts were filled."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def identity() -> tuple[runtime.JitFunction, list[Any]]:
     st.dictionaries(st.sampled_from("abcd"), TREES, max_size=3),
     st.randoms(use_true_random=False),
 )
-def test_every_leaf_comes_back_in_its_place(args: list[Any], kwargs: dict[str, Any], shuffle: random.Random) -> None:
+def test_every_leaf_comes_back_at_its_position(args: list[Any], kwargs: dict[str, Any], shuffle: random.Random) -> None:
     function, calls = identity()
     expected = values((tuple(fill(args, [0], None)), fill(kwargs, [0], None)))
     for order in (None, shuffle, None, shuffle):

@@ -62,17 +62,17 @@ def _executable(*fields: Any, size: int = 9) -> Any:
     return runtime.Executable(1, [NewOutput(kind.nbytes, kind)], [], 0, [Library(*fields)], "call", (kind,))
 
 
-PLACE, RESULT = (0, 0, -1), (1, 0, -1)
+OPERAND, RESULT = (0, 0, -1), (1, 0, -1)
 BAD = [
-    (("no", "f", 1, (3,), (PLACE,), (RESULT,)), "no library routine no"),
-    (("potrf", "i", 1, (3,), (PLACE,), (RESULT,)), "no library routine potrf"),
-    (("potrf", "f", 0, (3,), (PLACE,), (RESULT,)), "without a matrix"),
-    (("potrf", "f", 1, (3, 3), (PLACE,), (RESULT,)), "number of sizes"),
-    (("potrf", "f", 1, (-3,), (PLACE,), (RESULT,)), "negative or too large"),
-    (("potrf", "f", 1, (2**40,), (PLACE,), (RESULT,)), "negative or too large"),
-    (("potrf", "f", 1, (3,), (PLACE, PLACE), (RESULT,)), "number of operands"),
-    (("potrf", "f", 1, (4,), (PLACE,), (RESULT,)), "accesses byte"),
-    (("potrf", "f", 2, (3,), (PLACE,), (RESULT,)), "accesses byte"),
+    (("no", "f", 1, (3,), (OPERAND,), (RESULT,)), "no library routine no"),
+    (("potrf", "i", 1, (3,), (OPERAND,), (RESULT,)), "no library routine potrf"),
+    (("potrf", "f", 0, (3,), (OPERAND,), (RESULT,)), "without a matrix"),
+    (("potrf", "f", 1, (3, 3), (OPERAND,), (RESULT,)), "number of sizes"),
+    (("potrf", "f", 1, (-3,), (OPERAND,), (RESULT,)), "negative or too large"),
+    (("potrf", "f", 1, (2**40,), (OPERAND,), (RESULT,)), "negative or too large"),
+    (("potrf", "f", 1, (3,), (OPERAND, OPERAND), (RESULT,)), "number of operands"),
+    (("potrf", "f", 1, (4,), (OPERAND,), (RESULT,)), "accesses byte"),
+    (("potrf", "f", 2, (3,), (OPERAND,), (RESULT,)), "accesses byte"),
 ]
 
 

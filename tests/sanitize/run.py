@@ -164,15 +164,15 @@ def library(name: str) -> str:
 
 
 def found(reports: Path) -> collections.Counter[str]:
-    """What was reported, by kind and place, in all processes."""
+    """What was reported, by kind and location, in all processes."""
     counts: collections.Counter[str] = collections.Counter()
     for path in sorted(reports.glob("report*")):
         text = path.read_text(errors="replace")
         heads = list(REPORT.finditer(text))
         for head, after in zip(heads, [*heads[1:], None]):
             frame = FRAME.search(text, head.end(), after.start() if after else len(text))
-            place = f" in {frame[1]}, {frame[2]}" if frame else ", no frame of weft's"
-            counts[next(filter(None, head.groups())).strip() + place] += 1
+            location = f" in {frame[1]}, {frame[2]}" if frame else ", no frame of weft's"
+            counts[next(filter(None, head.groups())).strip() + location] += 1
     return counts
 
 

@@ -58,7 +58,7 @@ def a_sharded_call_compiles_and_traces_nothing_new() -> None:
     assert found.sharding == xs.sharding and found.tolist() == expected.tolist()
 
 
-def results_have_places_of_their_own() -> None:
+def results_have_their_own_shardings() -> None:
     f = weft.jit(lambda v: {"same": v * 2, "sum": v.sum(), "turned": v.T, "new": jnp.zeros(3)})
     for _ in range(2):
         out = f(sharded(X, "b"))
@@ -123,7 +123,7 @@ def operations_at_other_sizes_run_on_every_device() -> None:
 
 if __name__ == "__main__":
     for check in (
-        one_buffer_backs_all_devices, a_sharded_call_compiles_and_traces_nothing_new, results_have_places_of_their_own,
+        one_buffer_backs_all_devices, a_sharded_call_compiles_and_traces_nothing_new, results_have_their_own_shardings,
         a_data_parallel_step_gives_the_bits_of_one_device, explicit_types_cost_nothing_in_the_compiled_program,
         arrays_are_copied_donated_and_deleted, operations_at_other_sizes_run_on_every_device,
     ):  # fmt: skip

@@ -95,17 +95,17 @@ def test_ragged_exchange_is_what_sending_slices_gives() -> None:
             count, target = sizes.reshape(n, -1)[sender, k], at[sender, k]
             wanted[k // each, target : target + count] = x[sender, starts[sender, k] : starts[sender, k] + count]
 
-    def f(x: Any, *places: Any) -> Any:
-        return lax.ragged_all_to_all(x, jnp.zeros_like(x), *places, axis_name="i")
+    def f(x: Any, *regions: Any) -> Any:
+        return lax.ragged_all_to_all(x, jnp.zeros_like(x), *regions, axis_name="i")
 
     cut = weft.shard_map(f, mesh=MESH, in_specs=P("i"), out_specs=P("i"))
-    places = [jnp.asarray(p.reshape(-1), jnp.int32) for p in (starts, sizes, at, received)]
+    regions = [jnp.asarray(p.reshape(-1), jnp.int32) for p in (starts, sizes, at, received)]
     flat = jnp.asarray(x.reshape(-1, 3))
-    assert np.array_equal(cut(flat, *places), wanted.reshape(-1, 3))
-    gradient = weft.grad(lambda x: jnp.sum(cut(x, *places) ** 2))(flat)
+    assert np.array_equal(cut(flat, *regions), wanted.reshape(-1, 3))
+    gradient = weft.grad(lambda x: jnp.sum(cut(x, *regions) ** 2))(flat)
     sent = np.zeros((n, most), bool)
     for sender in range(n):
         sent[sender, : sizes[sender].sum()] = True
     np.testing.assert_allclose(gradient, np.where(sent.reshape(-1, 1), 2 * x.reshape(-1, 3), 0), rtol=1e-6)
     with pytest.raises(ValueError, match="send_sizes has the length of the others"):
-        cut(flat, places[0], places[1][:16], *places[2:])
+        cut(flat, regions[0], regions[1][:16], *regions[2:])

@@ -26,8 +26,8 @@ def run(text: str | bytes, args: Sequence[Any]) -> list[np.ndarray]:
     code = text.encode() if isinstance(text, str) else text
     executable = device.client.compile_and_load(code, xla_client.DeviceList((device,)), options)
     with jax.enable_x64(True):
-        placed = [jax.device_put(np.asarray(x), device) for x in args]
-    results = executable.execute_sharded(placed).disassemble_into_single_device_arrays()
+        moved = [jax.device_put(np.asarray(x), device) for x in args]
+    results = executable.execute_sharded(moved).disassemble_into_single_device_arrays()
     return [np.asarray(shards[0]) for shards in results]
 
 

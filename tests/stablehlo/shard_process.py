@@ -22,7 +22,7 @@ def main(library: str, folder: Path, names: list[str]) -> None:
     J, export = importlib.import_module(library), importlib.import_module(f"{library}.export")
     L = shard_programs.Library(J)
     programs = {name: shard_programs.PROGRAMS[name] for name in names}
-    arguments = {name: shard_programs.placed(L, name) for name in programs}
+    arguments = {name: shard_programs.sharded(L, name) for name in programs}
     own, facts = {}, {}
     for name, build in programs.items():
         with context(L, name):

@@ -1,6 +1,6 @@
 """Programs over 8 devices, written for JAX and weft alike: each takes the library and gives a jitted function.
 
-``ARGUMENTS`` has what a program is called with, and how each argument is placed (a spec, or None).
+``ARGUMENTS`` has what a program is called with, and how each argument is sharded (a spec, or None).
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ PROGRAMS: dict[str, Callable[[Library], Any]] = {
     "data parallel": data_parallel, "tensor parallel": tensor_parallel, "in loops": in_loops, "typed": typed,
     "collectives": collectives, "groups": groups, "with types": with_types, "gradient": gradient, "partly": partly,
     "nested": nested, "inside": inside, "two meshes": two_meshes, "one axis": one_axis, "random bits": random_bits,
-    "placed": lambda L: L.J.jit(lambda x, v: (x * 2, (x[0] * v[:8]).sum())),
+    "sharded": lambda L: L.J.jit(lambda x, v: (x * 2, (x[0] * v[:8]).sum())),
     "rows": lambda L: L.J.jit(lambda x, v: L.np.sort(L.keep(x, BOTH), axis=0) + v[:8], in_shardings=(None, L.lies())),
 }  # fmt: skip
 Arguments = tuple[tuple[np.ndarray, tuple[Any, ...] | None], ...]
@@ -202,12 +202,12 @@ ARGUMENTS: dict[str, Arguments] = {
     "tensor parallel": ((W1, (None, "y")), (W2, ("y",)), (X, ("x",))),
     "in loops": ((V, ("x",)), (X, None)), "with types": ((X, ("x",)), (W1, (None, "y"))),
     "gradient": ((W1, (None, "y")), (X, ("x",))), "one axis": ((V, ("z",)),), "random bits": ((KEY, ()),),
-    "placed": ((X, ("x", "y")), (V, ("y",))), "rows": ((X, None), (V, ())),
+    "sharded": ((X, ("x", "y")), (V, ("y",))), "rows": ((X, None), (V, ())),
 }  # fmt: skip
 ARGUMENTS = {name: ARGUMENTS.get(name, _X) for name in PROGRAMS}
 
 
-def placed(L: Library, name: str) -> list[Any]:
+def sharded(L: Library, name: str) -> list[Any]:
     """The arguments of a program, on its devices."""
     mesh = {"typed": L.typed, "one axis": L.line}.get(name, L.mesh)
     return [

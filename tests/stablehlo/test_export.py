@@ -196,8 +196,8 @@ def test_damaged_bytes_are_value_errors() -> None:
     blobs, refused = [trees.serialize(vjp_order=1), opened.serialize()], 0
     for n in range(600):
         blob = bytearray(blobs[n % 2])
-        for place in rng.integers(len(blob), size=1 + n % 4):
-            blob[place] = (0, 1, 255, int(rng.integers(256)))[rng.integers(4)]
+        for offset in rng.integers(len(blob), size=1 + n % 4):
+            blob[offset] = (0, 1, 255, int(rng.integers(256)))[rng.integers(4)]
         try:
             read = export.deserialize(blob)
             if read.has_vjp():
@@ -209,10 +209,10 @@ def test_damaged_bytes_are_value_errors() -> None:
     node = flat_tables.View.root(bytes(blobs[0])).table(2)
     assert node is not None
     node = node.tables(1)[0].tables(1)[2]
-    while place := node._object(1):
-        (first,) = struct.unpack_from("<I", blobs[0], place + 4)
+    while offset := node._object(1):
+        (first,) = struct.unpack_from("<I", blobs[0], offset + 4)
         node = node.tables(1)[0]
-        struct.pack_into("<I", blobs[0], place + 8, first - 4)
+        struct.pack_into("<I", blobs[0], offset + 8, first - 4)
     with pytest.raises(ValueError, match="damaged"):
         export.deserialize(blobs[0])
 

@@ -86,8 +86,12 @@ def test_damaged_text_is_a_value_error() -> None:
     text = function.lower(x).as_text("stablehlo")
     rng = np.random.default_rng(0)
     for n in range(60):
-        place, more = rng.integers(len(text), size=2)
-        damaged = (text[:place], text[:place] + text[place + 9 :], text[:place] + text[more : more + 9] + text[place:])
+        position, more = rng.integers(len(text), size=2)
+        damaged = (
+            text[:position],
+            text[:position] + text[position + 9 :],
+            text[:position] + text[more : more + 9] + text[position:],
+        )
         with contextlib.suppress(ValueError, NotImplementedError):
             reader.program(damaged[n % 3])
     for damage in (text.replace("%arg0", "%arg1", 1), text.replace("scatter_dim", "dim"), text[: text.rindex('"') - 4]):
@@ -107,8 +111,8 @@ def sharded_text() -> tuple[str, np.ndarray]:
     outs = weft.P("x", 'y"z'), weft.P(None, ("x", 'y"z'))
     mapped = weft.shard_map(messages, mesh=mesh, in_specs=spec, out_specs=outs, check_vma=False)
     x = np.arange(64, dtype=np.float32).reshape(8, 8)
-    placed = weft.NamedSharding(weft.make_mesh((1,), ("d",)), weft.P("d"))
-    assert "sdy.sharding =" in weft.jit(lambda x: x, in_shardings=placed).lower(x).as_text()
+    sharded = weft.NamedSharding(weft.make_mesh((1,), ("d",)), weft.P("d"))
+    assert "sdy.sharding =" in weft.jit(lambda x: x, in_shardings=sharded).lower(x).as_text()
     return weft.jit(lambda x: mapped(x * 2)).lower(x).as_text(), x
 
 
@@ -137,9 +141,9 @@ def test_damaged_programs_of_shards_are_value_errors() -> None:
     text, _ = sharded_text()
     rng = np.random.default_rng(0)
     for _ in range(60):
-        place = rng.integers(len(text))
+        position = rng.integers(len(text))
         with contextlib.suppress(ValueError, NotImplementedError):
-            reader.program(text[:place] + text[place + 5 :])
+            reader.program(text[:position] + text[position + 5 :])
 
 
 def test_a_scatter_subtracts_in_one_order_only() -> None:
@@ -191,10 +195,10 @@ def test_scatters_of_several_arrays_at_once() -> None:
 
 
 def test_scatters_by_functions_and_approximate_choices_of_jax() -> None:
-    x, places = np.arange(6, dtype=np.float32), np.array([0, 2, 2])
+    x, indices = np.arange(6, dtype=np.float32), np.array([0, 2, 2])
     functions = [
-        lambda x: x.at[places].apply(lambda v: jax.numpy.sin(v) + 1),
-        lambda x: jax.vmap(lambda r: r.at[places[:2]].apply(jax.numpy.exp))(x.reshape(2, 3)),
+        lambda x: x.at[indices].apply(lambda v: jax.numpy.sin(v) + 1),
+        lambda x: jax.vmap(lambda r: r.at[indices[:2]].apply(jax.numpy.exp))(x.reshape(2, 3)),
         lambda x: jax.lax.approx_max_k(x, 3),
         lambda x: jax.lax.approx_min_k(x.reshape(3, 2), 2, reduction_dimension=0),
     ]

@@ -101,8 +101,8 @@ def test_elementwise_operations(machine: int) -> None:
             with np.errstate(all="ignore"):
                 near = np.abs(x.astype(np.longdouble) - y.astype(np.longdouble)) <= operation.absolute * eps
             distance = np.where(near, 0, distance)
-        places = np.flatnonzero(distance > bound(operation, dtype, x.dtype, MACHINES[machine] is not None))
-        wrong += [(operation.name, str(dtype), *[v[k] for v in row], x[k], y[k]) for k in places[:3]]
+        indices = np.flatnonzero(distance > bound(operation, dtype, x.dtype, MACHINES[machine] is not None))
+        wrong += [(operation.name, str(dtype), *[v[k] for v in row], x[k], y[k]) for k in indices[:3]]
     assert not wrong, wrong
 
 

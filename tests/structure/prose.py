@@ -4,6 +4,7 @@ MOST = 8  # of a chain                          no unit: the comment of a consta
 an array of which all elements are read         an array whose elements are all read
 The absolute value; of a pair its length.       The absolute value, or the length of a pair.
 Some lanes are done, others are not.            Some lanes are done, others go on.
+for place, x in enumerate(args)                 for index, x in enumerate(args)
 """
 
 from __future__ import annotations
@@ -36,6 +37,21 @@ MAYBE = re.compile(
     r"|(?:^|^\S.*|constexpr.*)(?:#:?|//) *(?:of|the same|that|at)\b",
     re.IGNORECASE | re.MULTILINE,
 )
+# A place is where an array lives, and these files tell of it; those of the last line still have other uses.
+OF_PLACES = (
+    "weft/dispatch/", "weft/runtime/_array.pyi", "weft/runtime/_native.pyi", "weft/runtime/src/arrays/",
+    "weft/runtime/src/calls/", "weft/runtime/src/exec.", "weft/runtime/src/pjrt/",
+    "weft/runtime/src/cuda/cuda_sharing.cpp", "weft/compiler/evaluation.py", "weft/compiler/storage/saved.py",
+    "weft/inspect/explain.py", "weft/stablehlo/host_steps.py", "docs/ARCHITECTURE.md", "docs/DESIGN.md",
+    "weft/numpy/__init__.py", "weft/numpy/subscripts/edited_copies.py", "docs/unbuilt.py",  # NumPy's function
+    "weft/codegen/cpu/products/", "weft/runtime/src/gemm", "weft/scipy/stats/", "weft/experimental/sparse/",
+)  # fmt: skip
+PLACE = re.compile(r"(?<![A-Za-z])[Pp](?:lace|LACE)[sS]?(?![A-Za-z])|(?<=[a-z])Places?(?![a-z])")
+PHRASES = re.compile(
+    r"(?<![a-z])in(?:[\s#/]+|[-_])place(?![a-z]|[\s#/]+of\b)|\blast\s+places?\b|\bat the same place\b"
+    r"|in its place, or donate|\.place\b|place_of_call|default_place|array_to_place",
+    re.IGNORECASE,
+)
 NATIVE_CONSTANT = re.compile(r"\s*(?:static |inline )*constexpr [^;(]* = [^;]*\d[^;]*;\s*// (.*)")
 
 
@@ -53,6 +69,20 @@ def found_in(path: Path) -> Iterator[str]:
     for line, comment in _constants(path.suffix, text):
         if NO_SUBJECT.match(comment):
             yield f"{line}: a constant: say what is counted, and the unit: {comment}"
+
+
+def other_places(path: Path, name: str) -> Iterator[str]:
+    """Uses of "place" for anything but where an array lives; ``name``: that of the file, from the project's root."""
+    if name.startswith(OF_PLACES):
+        return
+    for number, line in enumerate(PHRASES.sub(_blank, path.read_text()).splitlines(), 1):
+        for found in PLACE.finditer(line):
+            words = line[max(0, found.start() - 40) : found.end() + 20].strip()
+            yield f"{number}: a place is where an array lives: say position, index, offset, slot, target: ...{words}..."
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\n" * found[0].count("\n")
 
 
 def _pieces(suffix: str, text: str) -> Iterator[tuple[int, str]]:

@@ -9,15 +9,37 @@ import pytest
 from tests.structure import prose
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("weft", "benchmarks", "docs", "examples", "packaging")
+FOLDERS = ("weft", "benchmarks", "docs", "examples", "packaging")
 
 
 def test_no_file_has_a_habit_that_is_found() -> None:
-    files = [path for place in PLACES for path in (ROOT / place).rglob("*") if path.suffix in prose.KINDS]
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in prose.KINDS]
     pages = list(ROOT.glob("*.md"))
     found = [f"{path.relative_to(ROOT)}:{habit}" for path in sorted([*files, *pages]) for habit in prose.found_in(path)]
     assert len(files) > 1000
     assert not found, "\n".join(found)
+
+
+def test_a_place_is_where_an_array_lives() -> None:
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in prose.KINDS]
+    named = [(path, str(path.relative_to(ROOT))) for path in sorted(files)]
+    found = [f"{name}:{use}" for path, name in named for use in prose.other_places(path, name)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "uses"),
+    [
+        ("for place, x in enumerate(args):\n", 1),
+        ("# symbols in place of sizes, and in place\n# of extents\n", 2),
+        ("class Places:\n    kPlace = FAR_PLACES = row_places = 1\n", 4),
+        ("# updated in\n# place, units in the last place, x.place\nkept_in_place = replaced = placed\n", 0),
+    ],
+)
+def test_other_places_are_found(tmp_path: Path, text: str, uses: int) -> None:
+    (tmp_path / "a.py").write_text(text)
+    assert len(list(prose.other_places(tmp_path / "a.py", "weft/a.py"))) == uses
+    assert not list(prose.other_places(tmp_path / "a.py", "weft/dispatch/a.py"))
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_rooms_with_rungs_exist() -> None:
 def imports_stand_at_the_top(path: Path) -> None:
     tree = parse(path)
     if module_name(path) in {"weft", "weft._base.lazy"}:
-        return  # the two places that import on demand
+        return  # the two modules that import on demand
     top = {id(node) for node in tree.body}
     for node in tree.body:
         alone = isinstance(node, ast.With) and all(isinstance(child, ast.ImportFrom) for child in node.body)
@@ -297,7 +297,7 @@ KNOW_PROCESSORS = [
 ]
 
 
-@over([path for path in SOURCES if not any(path.is_relative_to(place) for place in KNOW_PROCESSORS)])
+@over([path for path in SOURCES if not any(path.is_relative_to(folder) for folder in KNOW_PROCESSORS)])
 def processors_are_named_where_code_is_written_for_them(path: Path) -> None:
     assert not PROCESSORS.findall(path.read_text())
 
@@ -326,7 +326,7 @@ RUNS_PYTHON = re.compile(
 
 
 @over(NATIVE)
-def native_sources_wait_for_the_gil_in_one_place(path: Path) -> None:
+def native_sources_wait_for_the_gil_in_one_function(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         found = RUNS_PYTHON.findall(line.partition("//")[0])
         assert not found, f"{path.name}:{number} calls {found} outside in_python"

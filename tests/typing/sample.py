@@ -149,9 +149,9 @@ def trees(params: Params) -> int:
 
 def devices(x: Array) -> Array:
     mesh = weft.make_mesh((1,), ("data",))
-    placed: Array = weft.device_put(x, NamedSharding(mesh, PartitionSpec("data")))
-    assert placed.sharding.is_fully_replicated or placed.devices()
-    return placed.block_until_ready()
+    moved: Array = weft.device_put(x, NamedSharding(mesh, PartitionSpec("data")))
+    assert moved.sharding.is_fully_replicated or moved.devices()
+    return moved.block_until_ready()
 
 
 def stages(x: Array) -> str:

@@ -27,13 +27,13 @@ LIMIT = 300  # seconds, of which the checkers need five
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sample, and an environment whose installed packages are weft and those of this one."""
-    place = tmp_path_factory.mktemp("typed")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place / "env"], check=True, timeout=LIMIT)
-    (packages,) = (place / "env").glob("lib/python*/site-packages")
+    folder = tmp_path_factory.mktemp("typed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True, timeout=LIMIT)
+    (packages,) = (folder / "env").glob("lib/python*/site-packages")
     (packages / "weft").symlink_to(Path(weft.__file__).parent)
     (packages / "more.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    (place / "sample.py").write_text((HERE / "sample.py").read_text())
-    return place
+    (folder / "sample.py").write_text((HERE / "sample.py").read_text())
+    return folder
 
 
 def check(project: Path, *command: str | Path) -> None:

@@ -84,7 +84,7 @@ _NAMES = _lazy.Names(
             bartlett blackman diag diag_indices diag_indices_from diagflat diagonal hamming hanning ix_ kaiser
             trace tril tril_indices tril_indices_from triu triu_indices triu_indices_from unravel_index vander""",
         "numpy.padding": "pad",
-        "numpy.subscripts.placing": "delete fill_diagonal insert place put put_along_axis",
+        "numpy.subscripts.edited_copies": "delete fill_diagonal insert place put put_along_axis",
         "numpy.polynomials": "poly polydiv polyfit polyint polymul roots",
         "numpy.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         "numpy.rearrange": """

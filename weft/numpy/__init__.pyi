@@ -160,7 +160,7 @@ from weft.numpy.statistics import (
     nanmean as nanmean, nanmin as nanmin, nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar,
     std as std, var as var
 )
-from weft.numpy.subscripts.placing import (
+from weft.numpy.subscripts.edited_copies import (
     delete as delete, fill_diagonal as fill_diagonal, insert as insert, place as place, put as put,
     put_along_axis as put_along_axis
 )

@@ -328,7 +328,7 @@ def _flat(self: Any) -> Any:
 
 
 class _Later:
-    """A method or property that loads its module when it is first looked up, and then leaves its place to it."""
+    """A method or property that loads its module when it is first looked up, and which it then replaces."""
 
     def __init__(self, name: str, module: str, function: str) -> None:
         self.name, self.module, self.function = name, f"weft.numpy.{module}", function

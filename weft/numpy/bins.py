@@ -1,4 +1,4 @@
-"""Places in sorted arrays: searchsorted, digitize, interp, histograms.
+"""Positions in sorted arrays: searchsorted, digitize, interp, histograms.
 
 searchsorted compares in total order (-0.0 equals 0.0, NaN is above all). "scan" halves an interval for each value,
 "compare_all" compares every value with every element, "sort" merges values and elements::
@@ -112,12 +112,12 @@ def _searchsorted_sort_impl(a: Any, v: Any, *, side: str, dtype: Any) -> Any:
     ranks = _ranks(lax.concatenate(list(pair), 0))
     count, total = math.prod(promotion.shape_of(v)), promotion.shape_of(ranks)[0]
     own = lax.slice(ranks, (0,), (count,)) if side == "left" else lax.slice(ranks, (total - count,), (total,))
-    places = promotion.convert(lax.sub(own, _ranks(rearrange.ravel(v))), dtype)
-    return places if len(promotion.shape_of(v)) == 1 else lax.reshape(places, promotion.shape_of(v))
+    positions = promotion.convert(lax.sub(own, _ranks(rearrange.ravel(v))), dtype)
+    return positions if len(promotion.shape_of(v)) == 1 else lax.reshape(positions, promotion.shape_of(v))
 
 
 def _ranks(x: Any) -> Any:
-    """The place of each element after sorting."""
+    """The position of each element after sorting."""
     positions = lax.iota(np.dtype(np.int32), promotion.shape_of(x)[0])
     ranks = lax.full_like(positions, 0)
     return index_updates.IndexUpdate(ranks, lax.sort((x, positions))[1]).set(positions)
@@ -245,12 +245,12 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None, de
     (values,) = promotion.promote_dtypes_inexact(a)
     edges = histogram_bin_edges(values, bins, range, weights)
     values = rearrange.ravel(values)
-    places = _bin_numbers(values, edges)
+    numbers = _bin_numbers(values, edges)
     count = promotion.shape_of(edges)[0]
     if weights is None:  # counted in integers, whose sums threads share
-        totals = promotion.convert(searching.bincount(places, length=count)[1:], promotion.dtype_of(values))
+        totals = promotion.convert(searching.bincount(numbers, length=count)[1:], promotion.dtype_of(values))
     else:
-        totals = searching.bincount(places, rearrange.ravel(weights), length=count)[1:]
+        totals = searching.bincount(numbers, rearrange.ravel(weights), length=count)[1:]
     if density:
         widths = calculus.diff(edges)
         totals = arithmetic.divide(arithmetic.divide(totals, widths), reductions.sum(totals))
@@ -259,8 +259,8 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None, de
 
 def _bin_numbers(values: Any, edges: Any) -> Any:
     """The number of the bin of each value from 1; 0, or beyond the last, outside."""
-    places = searchsorted(edges, values, side="right")
-    return selection.where(values == edges[-1], promotion.shape_of(edges)[0] - 1, places)
+    numbers = searchsorted(edges, values, side="right")
+    return selection.where(values == edges[-1], promotion.shape_of(edges)[0] - 1, numbers)
 
 
 def histogramdd(

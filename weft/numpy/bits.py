@@ -1,6 +1,6 @@
 """Bits of bytes: packbits and unpackbits.
 
-packbits(bool[10])   ->  pad to 16, reshape [2,8], shift each bit to its place, sum over the last axis: u8[2]
+packbits(bool[10])   ->  pad to 16, reshape [2,8], shift each bit to its position, sum over the last axis: u8[2]
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Array:
     if axis is None:
         bits, axis = rearrange.ravel(bits), 0
     dim = axes.canonical_axis(axis, len(promotion.shape_of(bits)))
-    places = lax.iota(_BYTE, 8)
-    places = places if bitorder == "little" else lax.rev(places, (0,))
+    positions = lax.iota(_BYTE, 8)
+    positions = positions if bitorder == "little" else lax.rev(positions, (0,))
     bits = rearrange.moveaxis(bits, dim, -1)
     *outer, count = promotion.shape_of(bits)
     missing = -count % 8
     if missing:
         bits = lax.pad(bits, np.uint8(0), [(0, 0, 0)] * len(outer) + [(0, missing, 0)])
     bits = lax.reshape(bits, (*outer, (count + missing) // 8, 8))
-    places = lax.broadcast_in_dim(places, (*(1 for _ in outer), 1, 8), (len(outer) + 1,))
-    packed = reductions.sum(lax.shift_left(bits, places), axis=-1)
+    positions = lax.broadcast_in_dim(positions, (*(1 for _ in outer), 1, 8), (len(outer) + 1,))
+    packed = reductions.sum(lax.shift_left(bits, positions), axis=-1)
     return rearrange.moveaxis(promotion.convert(packed, _BYTE), -1, dim)
 
 
@@ -64,8 +64,8 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitord
     if promotion.dtype_of(a) != np.uint8:
         raise TypeError("Expected an input array of unsigned byte data type")
     _check_order(bitorder)
-    places = np.arange(8, dtype=np.uint8)
-    places = places if bitorder == "little" else places[::-1].copy()
+    positions = np.arange(8, dtype=np.uint8)
+    positions = positions if bitorder == "little" else positions[::-1].copy()
     if axis is None:
         a, axis = rearrange.ravel(a), 0
     dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
@@ -73,7 +73,7 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitord
     *outer, bytes_ = promotion.shape_of(rows)
     shape = (*outer, bytes_, 8)
     spread = lax.broadcast_in_dim(rows, shape, tuple(range(len(shape) - 1)))
-    shifts = lax.broadcast_in_dim(promotion.constant(places), shape, (len(shape) - 1,))
+    shifts = lax.broadcast_in_dim(promotion.constant(positions), shape, (len(shape) - 1,))
     bits = lax.bitwise_and(lax.shift_right_logical(spread, shifts), lax.full(shape, np.uint8(1)))
     bits = lax.reshape(bits, (*outer, bytes_ * 8))
     if count is not None:

@@ -153,20 +153,20 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     promotion.check_arraylike("gradient", f, *varargs)
     f, *spacings = promotion.promote_dtypes_inexact(f, *varargs)
     rank = len(promotion.shape_of(f))
-    places = axes.canonical_axes(axis, rank, repeats=True)
+    dims = axes.canonical_axes(axis, rank, repeats=True)
     if not spacings:
-        spacings = [promotion.constant_like(1, f, any_rank=True)] * len(places)
-    elif not places:
+        spacings = [promotion.constant_like(1, f, any_rank=True)] * len(dims)
+    elif not dims:
         return []
     elif len(spacings) == 1:
-        spacings = spacings * len(places)
-    elif len(spacings) != len(places):
+        spacings = spacings * len(dims)
+    elif len(spacings) != len(dims):
         raise TypeError(f"Invalid number of spacing arguments {len(spacings)} for axis={axis}")
-    if any(promotion.shape_of(f)[place] < 2 for place in places):
+    if any(promotion.shape_of(f)[dim] < 2 for dim in dims):
         raise ValueError(
             "Shape of array too small to calculate a numerical gradient, at least 2 elements are required."
         )
-    results = [_gradient_along(f, h, place) for h, place in zip(spacings, places, strict=True)]
+    results = [_gradient_along(f, h, dim) for h, dim in zip(spacings, dims, strict=True)]
     return results[0] if len(results) == 1 and (axis is None or hasattr(axis, "__index__") or rank == 1) else results
 
 

@@ -35,7 +35,7 @@ def _few(x: Any, v: Any, count: int) -> Any:
 
 
 def sliding_products(x: Any, v: Any) -> Array:
-    """The sums of products of v with every window of x that is as long, one for each place."""
+    """The sums of products of v with every window of x that is as long, one for each offset."""
     length, count = promotion.shape_of(v)[0], promotion.shape_of(x)[0] - promotion.shape_of(v)[0] + 1
     whole = length // _AT_ONCE if length > 2 * _AT_ONCE else 0
     if not whole:

@@ -259,8 +259,8 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: Norm = None) -> Ar
     [1.0, 0.0, 0.0]
     """
     promotion.check_arraylike("jax.numpy.fft.ihfft", a)
-    place = axes_module.canonical_axis(axis, len(promotion.shape_of(a)))
-    count = promotion.shape_of(a)[place] if n is None else operator.index(n)
+    dim = axes_module.canonical_axis(axis, len(promotion.shape_of(a)))
+    count = promotion.shape_of(a)[dim] if n is None else operator.index(n)
     found = rounding.conj(rfft(a, n, axis))
     return found if count == 0 else _scaled(found, _scale(norm, count, True) / count)
 
@@ -330,8 +330,8 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     if device is not None:
         return devices.placed(lambda: fftfreq(n, d, dtype=dtype), device=device)
     dtype = _float("fftfreq", dtype)
-    places = np.concatenate([np.arange((count - 1) // 2 + 1), np.arange(-(count // 2), 0)])
-    return arithmetic.true_divide(creation.array(places, dtype=dtype), creation.array(d * count, dtype=dtype))
+    numbers = np.concatenate([np.arange((count - 1) // 2 + 1), np.arange(-(count // 2), 0)])
+    return arithmetic.true_divide(creation.array(numbers, dtype=dtype), creation.array(d * count, dtype=dtype))
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
@@ -344,8 +344,8 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
     if device is not None:
         return devices.placed(lambda: rfftfreq(n, d, dtype=dtype), device=device)
     dtype = _float("rfftfreq", dtype)
-    places = creation.array(np.arange(count // 2 + 1), dtype=dtype)
-    return arithmetic.true_divide(places, creation.array(d * count, dtype=dtype))
+    numbers = creation.array(np.arange(count // 2 + 1), dtype=dtype)
+    return arithmetic.true_divide(numbers, creation.array(d * count, dtype=dtype))
 
 
 def _shifted(name: str, x: Any, given: Any, towards: int) -> Any:

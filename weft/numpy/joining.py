@@ -87,9 +87,9 @@ def _concatenate_rows(rows: Any, axis: int | None, dtype: Any) -> Any:
         raise ValueError("Zero-dimensional arrays cannot be concatenated.")
     if axis is None:
         return rearrange.ravel(rows)
-    place = axes.canonical_axis(axis, len(extents) - 1)
-    moved = rearrange.moveaxis(rows, 0, place)
-    merged = (*extents[1 : place + 1], extents[0] * extents[place + 1], *extents[place + 2 :])
+    dim = axes.canonical_axis(axis, len(extents) - 1)
+    moved = rearrange.moveaxis(rows, 0, dim)
+    merged = (*extents[1 : dim + 1], extents[0] * extents[dim + 1], *extents[dim + 2 :])
     result = rearrange.reshape(moved, merged)
     return result if dtype is None else promotion.convert(result, dtypes.check_user_dtype(dtype, "concatenate"))
 

@@ -62,15 +62,15 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 def _as_norm(x: Any, *, ord: float | str | None, axis: Any, keepdims: bool) -> Any:
     (x,) = promotion.promote_dtypes_inexact(x)
-    places = axes.canonical_axes(axis, len(promotion.shape_of(x)))
+    dims = axes.canonical_axes(axis, len(promotion.shape_of(x)))
     if axis is None and ord is None:
-        return _vector_norm(x, 2.0, places, keepdims)
-    if len(places) == 1:
-        return _vector_norm(x, 2.0 if ord is None else ord, places, keepdims)
-    if len(places) == 2:
-        return _matrix_norm(x, ord, places, keepdims)
+        return _vector_norm(x, 2.0, dims, keepdims)
+    if len(dims) == 1:
+        return _vector_norm(x, 2.0 if ord is None else ord, dims, keepdims)
+    if len(dims) == 2:
+        return _matrix_norm(x, ord, dims, keepdims)
     raise ValueError(
-        f"Improper number of axes for norm: axis={places}. Pass one axis to compute a vector-norm, or two axes to "
+        f"Improper number of axes for norm: axis={dims}. Pass one axis to compute a vector-norm, or two axes to "
         "compute a matrix-norm."
     )
 
@@ -79,10 +79,10 @@ _as_norm.__name__ = "norm"
 _norm = jit_module.jit(_as_norm, static_argnames=("ord", "axis", "keepdims"))
 
 
-def _vector_norm(x: Any, ord: float | str, places: tuple[int, ...], keepdims: bool) -> Any:
+def _vector_norm(x: Any, ord: float | str, dims: tuple[int, ...], keepdims: bool) -> Any:
     if isinstance(ord, str):
         raise ValueError(f"Invalid order '{ord}' for vector norm.")
-    over = {"axis": places, "keepdims": keepdims}
+    over = {"axis": dims, "keepdims": keepdims}
     if ord == 2:
         squares = lax.real(lax.mul(x, lax.conj(x))) if _is_complex(x) else lax.mul(x, x)
         return lax.sqrt(reductions.sum(squares, **over))
@@ -100,16 +100,16 @@ def _vector_norm(x: Any, ord: float | str, places: tuple[int, ...], keepdims: bo
     return lax.pow(reductions.sum(powers, **over), promotion.constant_like(1 / ord, size))
 
 
-def _matrix_norm(x: Any, ord: float | str | None, places: tuple[int, ...], keepdims: bool) -> Any:
+def _matrix_norm(x: Any, ord: float | str | None, dims: tuple[int, ...], keepdims: bool) -> Any:
     if ord is None or ord in ("f", "fro"):
-        return _vector_norm(x, 2.0, places, keepdims)
+        return _vector_norm(x, 2.0, dims, keepdims)
     if ord in ("nuc", 2, -2):
-        return _singular_norm(x, ord, places, keepdims)
+        return _singular_norm(x, ord, dims, keepdims)
     if ord not in (1, -1, np.inf, -np.inf):
         raise ValueError(f"Invalid order '{ord if isinstance(ord, str) else f'{ord:g}'}' for matrix norm.")
-    summed, compared = places if abs(ord) == 1 else places[::-1]
+    summed, compared = dims if abs(ord) == 1 else dims[::-1]
     if summed == compared:
-        raise ValueError(f"duplicate value in 'axis': {places}")
+        raise ValueError(f"duplicate value in 'axis': {dims}")
     sums = reductions.sum(lax.abs(x), axis=summed, keepdims=keepdims)
     left = compared if keepdims or compared < summed else compared - 1
     if ord > 0:
@@ -117,18 +117,18 @@ def _matrix_norm(x: Any, ord: float | str | None, places: tuple[int, ...], keepd
     return reductions.min(sums, axis=left, keepdims=keepdims)
 
 
-def _singular_norm(x: Any, ord: float | str, places: tuple[int, ...], keepdims: bool) -> Any:
+def _singular_norm(x: Any, ord: float | str, dims: tuple[int, ...], keepdims: bool) -> Any:
     """The largest singular value, the smallest, or the sum of all."""
-    if places[0] == places[1]:
-        raise ValueError(f"duplicate value in 'axis': {places}")
+    if dims[0] == dims[1]:
+        raise ValueError(f"duplicate value in 'axis': {dims}")
     s = lazy.submodule("weft.numpy.linear_algebra.decompositions").svd(
-        rearrange.moveaxis(x, places, (-2, -1)), compute_uv=False
+        rearrange.moveaxis(x, dims, (-2, -1)), compute_uv=False
     )
     if ord == "nuc":
         found = reductions.sum(s, axis=-1)
     else:
         found = reductions.max(s, axis=-1, initial=0) if ord == 2 else reductions.min(s, axis=-1)
-    return rearrange.expand_dims(found, places) if keepdims else found
+    return rearrange.expand_dims(found, dims) if keepdims else found
 
 
 def _is_complex(x: Any) -> bool:
@@ -145,8 +145,8 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     """
     promotion.check_arraylike("jnp.linalg.vector_norm", x)
     (x,) = promotion.promote_dtypes_inexact(x)
-    places = axes.canonical_axes(axis, len(promotion.shape_of(x)))
-    return _vector_norm(x, ord if isinstance(ord, str) else float(ord), places, keepdims)
+    dims = axes.canonical_axes(axis, len(promotion.shape_of(x)))
+    return _vector_norm(x, ord if isinstance(ord, str) else float(ord), dims, keepdims)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
@@ -220,7 +220,7 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Array:
     promotion.check_arraylike("jnp.linalg.multi_dot", *arrays)
     shapes = [promotion.shape_of(array) for array in arrays]
     ends = (0, len(arrays) - 1)
-    if any(len(shape) != 2 and (len(shape) != 1 or place not in ends) for place, shape in enumerate(shapes)):
+    if any(len(shape) != 2 and (len(shape) != 1 or number not in ends) for number, shape in enumerate(shapes)):
         raise ValueError(
             "multi_dot: input arrays must all be two-dimensional, except for the first and last array which may be 1 "
             f"or 2 dimensional. Got array shapes {shapes}"
@@ -231,8 +231,8 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Array:
             f"{shapes}"
         )
     operands: list[Any] = []
-    for place, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
-        operands += [array, [place, place + 1] if len(shape) == 2 else [max(place, 1)]]
+    for number, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
+        operands += [array, [number, number + 1] if len(shape) == 2 else [max(number, 1)]]
     free = [axis for axis, shape in ((0, shapes[0]), (len(arrays), shapes[-1])) if len(shape) == 2]
     return einstein.einsum(*operands, free, optimize="optimal", precision=precision)
 

@@ -166,11 +166,11 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
     else:
         if isinstance(p, core.Tracer):
             raise errors.ConcretizationTypeError(p, "strip_zeros=True needs the values of the coefficients")
-        places = np.flatnonzero(np.asarray(p))
-        if not places.size:
+        indices = np.flatnonzero(np.asarray(p))
+        if not indices.size:
             return creation.zeros(0, whole)
-        behind = promotion.shape_of(p)[0] - 1 - int(places[-1])
-        p = p[int(places[0]) : int(places[-1]) + 1]
+        behind = promotion.shape_of(p)[0] - 1 - int(indices[-1])
+        p = p[int(indices[0]) : int(indices[-1]) + 1]
     count = promotion.shape_of(p)[0] - 1
     found = creation.zeros(0, whole)
     if count:

@@ -51,15 +51,15 @@ def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nan
     shape = promotion.shape_of(a)
     if weights is not None:
         weights = _spread_weights(weights, shape, axis)
-    rows, place, kept = _one_axis(a, axis, len(shape))
+    rows, dim, kept = _one_axis(a, axis, len(shape))
     thin = keepdims and len(kept) == len(shape) - 1  # the axis stays as one of extent 1
     if method == "inverted_cdf":
         shares = None if weights is None else _one_axis(weights, axis, len(shape))[0]
-        picked = _picked_by_weight(rows, shares, q, place, thin, squash_nans)
+        picked = _picked_by_weight(rows, shares, q, dim, thin, squash_nans)
     elif squash_nans:
-        picked = _picked_squashing(rows, q, place, method, thin)
+        picked = _picked_squashing(rows, q, dim, method, thin)
     else:
-        picked = _picked(rows, q, place, method, thin)
+        picked = _picked(rows, q, dim, method, thin)
     if keepdims and not thin:
         target = [1 if dim not in kept else shape[dim] for dim in range(len(shape))]
         picked = lax.reshape(picked, (*q_shape, *target))
@@ -92,11 +92,11 @@ def _spread_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
         raise ValueError(
             f"Shape of weights must be consistent with shape of a along specified axis: weights {own}, a {shape}"
         )
-    order = sorted(range(len(reduced)), key=lambda place: reduced[place])
+    order = sorted(range(len(reduced)), key=lambda number: reduced[number])
     return lax.broadcast_in_dim(lax.transpose(weights, order), shape, sorted(reduced))
 
 
-def _picked_by_weight(rows: Any, shares: Any, q: Any, place: int, keepdims: bool, squash_nans: bool) -> Any:
+def _picked_by_weight(rows: Any, shares: Any, q: Any, dim: int, keepdims: bool, squash_nans: bool) -> Any:
     """The first element, in order, up to which the weights add up to the share ``q`` of their total (or more)."""
     dtype = promotion.dtype_of(q)
     if shares is None:
@@ -106,10 +106,10 @@ def _picked_by_weight(rows: Any, shares: Any, q: Any, place: int, keepdims: bool
     if squash_nans:
         shares = lax.select(spoiled, lax.full_like(shares, 0), shares)
     rows = lax.select(spoiled, lax.full_like(rows, np.nan), rows)  # of one sign: behind all numbers
-    ordered, weights = lax.sort((rows, shares), dimension=place, num_keys=1)
-    passed = lax.cumsum(weights, place)
+    ordered, weights = lax.sort((rows, shares), dimension=dim, num_keys=1)
+    passed = lax.cumsum(weights, dim)
     extents = promotion.shape_of(rows)
-    total = lax.slice_in_dim(passed, max(extents[place] - 1, 0), extents[place], axis=place)
+    total = lax.slice_in_dim(passed, max(extents[dim] - 1, 0), extents[dim], axis=dim)
     spread = len(promotion.shape_of(q))
     wide = (*promotion.shape_of(q), *extents)
     levels = lax.mul(
@@ -119,26 +119,26 @@ def _picked_by_weight(rows: Any, shares: Any, q: Any, place: int, keepdims: bool
     passed = lax.broadcast_in_dim(passed, wide, tuple(range(spread, len(wide))))
     # an element counts only if it has weight itself: q = 0 gives the least of these
     counts = lax.bitwise_and(lax.ge(passed, levels), lax.gt(passed, lax.full_like(passed, 0)))
-    at = lax.argmax(counts, spread + place, np.dtype(np.int32))
-    hit = lax.eq(lax.broadcasted_iota(np.int32, wide, spread + place), lax.expand_dims(at, (spread + place,)))
+    at = lax.argmax(counts, spread + dim, np.dtype(np.int32))
+    hit = lax.eq(lax.broadcasted_iota(np.int32, wide, spread + dim), lax.expand_dims(at, (spread + dim,)))
     chosen = lax.broadcast_in_dim(ordered, wide, tuple(range(spread, len(wide))))
     chosen = lax.select(hit, chosen, lax.full_like(chosen, 0))
-    picked = reductions.sum(chosen, axis=spread + place, keepdims=keepdims)
+    picked = reductions.sum(chosen, axis=spread + dim, keepdims=keepdims)
     if squash_nans:
-        empty = reductions.all(spoiled, axis=place, keepdims=keepdims)
+        empty = reductions.all(spoiled, axis=dim, keepdims=keepdims)
     else:
-        empty = reductions.any(spoiled, axis=place, keepdims=keepdims)
+        empty = reductions.any(spoiled, axis=dim, keepdims=keepdims)
     empty = lax.broadcast_in_dim(empty, promotion.shape_of(picked), tuple(range(spread, len(picked.shape))))
     return lax.select(empty, lax.full_like(picked, np.nan), picked)
 
 
-def _picked(rows: Any, q: Any, place: int, method: str, keepdims: bool) -> Any:
+def _picked(rows: Any, q: Any, dim: int, method: str, keepdims: bool) -> Any:
     """Elements at positions that follow from the length of a row."""
     dtype = promotion.dtype_of(q)
-    spoiled = reductions.any(lax.ne(rows, rows), axis=place, keepdims=True)
-    ordered = lax.sort(selection.where(spoiled, np.nan, rows), dimension=place)
+    spoiled = reductions.any(lax.ne(rows, rows), axis=dim, keepdims=True)
+    ordered = lax.sort(selection.where(spoiled, np.nan, rows), dimension=dim)
     zero, one, integer = np.asarray(0, dtype), np.asarray(1, dtype), dtypes.canonicalize_dtype(np.int64)
-    total = core.scalar(promotion.shape_of(rows)[place], dtype)
+    total = core.scalar(promotion.shape_of(rows)[dim], dtype)
     position = lax.mul(q, lax.sub(total, one))
     below, above = lax.floor(position), lax.ceil(position)
     high_weight = lax.sub(position, below)
@@ -146,32 +146,32 @@ def _picked(rows: Any, q: Any, place: int, method: str, keepdims: bool) -> Any:
     low = lax.clamp(zero, below, lax.sub(total, one))
     high = lax.clamp(zero, above, lax.sub(total, one))
     low, high = promotion.convert(low, integer), promotion.convert(high, integer)
-    at_low, at_high = _at(ordered, low, place, keepdims), _at(ordered, high, place, keepdims)
+    at_low, at_high = _at(ordered, low, dim, keepdims), _at(ordered, high, dim, keepdims)
     spread, weights_shape = tuple(range(len(promotion.shape_of(q)))), promotion.shape_of(at_low)
     if spread and len(weights_shape) > len(spread):
         low_weight, high_weight = [lax.broadcast_in_dim(w, weights_shape, spread) for w in (low_weight, high_weight)]
     return _between(at_low, at_high, low_weight, high_weight, method)
 
 
-def _at(ordered: Any, position: Any, place: int, keepdims: bool) -> Any:
+def _at(ordered: Any, position: Any, dim: int, keepdims: bool) -> Any:
     """Elements at positions along an axis, the axes of ``position`` first."""
     rank = len(promotion.shape_of(position))
     shape = promotion.shape_of(ordered)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=tuple(range(rank, rank + len(shape) - (0 if keepdims else 1))),
-        collapsed_slice_dims=() if keepdims else (place,),
-        start_index_map=(place,),
+        collapsed_slice_dims=() if keepdims else (dim,),
+        start_index_map=(dim,),
     )
     starts = lax.broadcast_in_dim(position, (*promotion.shape_of(position), 1), tuple(range(rank)))
-    return lax.gather(ordered, starts, numbers, (*shape[:place], 1, *shape[place + 1 :]))
+    return lax.gather(ordered, starts, numbers, (*shape[:dim], 1, *shape[dim + 1 :]))
 
 
-def _picked_squashing(rows: Any, q: Any, place: int, method: str, keepdims: bool) -> Any:
+def _picked_squashing(rows: Any, q: Any, dim: int, method: str, keepdims: bool) -> Any:
     """``_picked`` for rows that differ in the number of elements that are not NaN."""
     dtype = promotion.dtype_of(q)
-    ordered = lax.sort(selection.where(lax.ne(rows, rows), np.nan, rows), dimension=place)
+    ordered = lax.sort(selection.where(lax.ne(rows, rows), np.nan, rows), dimension=dim)
     found = lax.bitwise_not(lax.ne(ordered, ordered))
-    counts = reductions.sum(found, axis=place, dtype=dtype, keepdims=keepdims)
+    counts = reductions.sum(found, axis=dim, dtype=dtype, keepdims=keepdims)
     lead, rank = len(promotion.shape_of(q)), len(promotion.shape_of(counts))
     q, counts = lax.expand_dims(q, range(lead, lead + rank)), lax.expand_dims(counts, range(lead))
     zero, one, integer = np.asarray(0, dtype), np.asarray(1, dtype), dtypes.canonicalize_dtype(np.int64)
@@ -186,7 +186,7 @@ def _picked_squashing(rows: Any, q: Any, place: int, method: str, keepdims: bool
     grid = [lax.broadcasted_iota(integer, shape, lead + dim) for dim in range(rank)]
 
     def at(position: Any) -> Any:
-        return indexing.index(ordered, (*grid[:place], position, *grid[place + keepdims :]))
+        return indexing.index(ordered, (*grid[:dim], position, *grid[dim + keepdims :]))
 
     return _between(at(low), at(high), low_weight, high_weight, method)
 

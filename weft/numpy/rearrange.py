@@ -65,10 +65,10 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     extents = open_sizes.shape_for(promotion.shape_of(a))
     if axis is None:
         return math.prod(extents)
-    places = axes.canonical_axes(axis, len(extents), repeats=True)
-    if len(set(places)) < len(places):
+    dims = axes.canonical_axes(axis, len(extents), repeats=True)
+    if len(set(dims)) < len(dims):
         raise ValueError(f"repeated axis: {axis}")
-    return math.prod(extents[d] for d in places)
+    return math.prod(extents[d] for d in dims)
 
 
 def resolve_shape(extents: tuple[int, ...], wanted: Any) -> tuple[int, ...]:
@@ -438,9 +438,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     """
     promotion.check_arraylike("roll", a)
     if type(shift) is int and (type(axis) is int or (axis is None and len(promotion.shape_of(a)) == 1)):
-        places = axes.canonical_axes(axis, len(promotion.shape_of(a)))
-        found = small_copies.rolled(a, shift, places[0])
-        return found if found is not None else _roll_static(a, shift=(shift,), axis=places)
+        dims = axes.canonical_axes(axis, len(promotion.shape_of(a)))
+        found = small_copies.rolled(a, shift, dims[0])
+        return found if found is not None else _roll_static(a, shift=(shift,), axis=dims)
     if isinstance(axis, list):
         axis = tuple(axis)
     if axis is None:
@@ -450,19 +450,19 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
         return _roll_dynamic(promotion.as_array(a), shift, axis=axis)
     shifts = np.broadcast_to(np.atleast_1d(np.asarray(shift)), (len(np.atleast_1d(shift)),))
     amounts = np.broadcast_shapes(shifts.shape, (len(axis),))[0]
-    places = np.broadcast_to(np.asarray(axis), (amounts,)).tolist()
-    return _roll_static(a, shift=tuple(np.broadcast_to(shifts, (amounts,)).tolist()), axis=tuple(places))
+    dims = np.broadcast_to(np.asarray(axis), (amounts,)).tolist()
+    return _roll_static(a, shift=tuple(np.broadcast_to(shifts, (amounts,)).tolist()), axis=tuple(dims))
 
 
 @jit(static_argnames=("shift", "axis"))
 def _roll_static(a: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     a = promotion.as_array(a)
-    for amount, place in zip(shift, axis, strict=True):
-        extent = promotion.shape_of(a)[place]
+    for amount, dim in zip(shift, axis, strict=True):
+        extent = promotion.shape_of(a)[dim]
         cut = -amount % extent if extent else 0
         if cut or open_sizes.thread.session is not None:
             a = lax.concatenate(
-                [lax.slice_in_dim(a, cut, extent, axis=place), lax.slice_in_dim(a, 0, cut, axis=place)], place
+                [lax.slice_in_dim(a, cut, extent, axis=dim), lax.slice_in_dim(a, 0, cut, axis=dim)], dim
             )
     return a
 
@@ -470,15 +470,15 @@ def _roll_static(a: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> An
 @jit(static_argnames=("axis",))
 def _roll_dynamic(a: Any, shift: Any, *, axis: tuple[int, ...]) -> Any:
     amounts = promotion.broadcast_to(shift, promotion.broadcast_shapes(promotion.shape_of(shift), (len(axis),)))
-    places = np.broadcast_to(np.asarray(axis), promotion.shape_of(amounts)).tolist()
-    for position, place in enumerate(places):
+    dims = np.broadcast_to(np.asarray(axis), promotion.shape_of(amounts)).tolist()
+    for position, dim in enumerate(dims):
         amount = lax.squeeze(lax.slice_in_dim(amounts, position, position + 1), (0,))
-        extent, dtype = promotion.shape_of(a)[place], np.dtype(np.int32)
+        extent, dtype = promotion.shape_of(a)[dim], np.dtype(np.int32)
         amount = promotion.convert(amount, dtype)
         divisor = lax.max(np.asarray(extent, dtype), np.asarray(1, dtype))
         offset = arithmetic.remainder(amount, divisor)
-        doubled = lax.concatenate([a, a], place)
-        a = lax.dynamic_slice_in_dim(doubled, lax.sub(np.asarray(extent, dtype), offset), extent, axis=place)
+        doubled = lax.concatenate([a, a], dim)
+        a = lax.dynamic_slice_in_dim(doubled, lax.sub(np.asarray(extent, dtype), offset), extent, axis=dim)
     return a
 
 
@@ -491,10 +491,10 @@ def repeat_evenly(a: Any, *, repeats: int, axis: int | None) -> Array:
     if promotion.shape_of(a) == ():
         a = lax.reshape(a, (1,))
     extents = promotion.shape_of(a)
-    place = axes.canonical_axis(axis, len(extents))
-    kept = tuple(d if d <= place else d + 1 for d in range(len(extents)))
-    spread = lax.broadcast_in_dim(a, (*extents[: place + 1], repeats, *extents[place + 1 :]), kept)
-    return lax.reshape(spread, (*extents[:place], extents[place] * repeats, *extents[place + 1 :]))
+    dim = axes.canonical_axis(axis, len(extents))
+    kept = tuple(d if d <= dim else d + 1 for d in range(len(extents)))
+    spread = lax.broadcast_in_dim(a, (*extents[: dim + 1], repeats, *extents[dim + 1 :]), kept)
+    return lax.reshape(spread, (*extents[:dim], extents[dim] * repeats, *extents[dim + 1 :]))
 
 
 def tile(A: Any, reps: Any) -> Array:

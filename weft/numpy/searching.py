@@ -1,8 +1,8 @@
 """Positions of what is not zero, and counting: nonzero and its kin, where, bincount.
 
 The number of elements that are not zero is data. Outside a trace the result has that size. In a trace ``size`` gives
-the size of the result, which is filled up. The k-th position is then the number of places at which the running count is
-at most k, which is a running count of a histogram of the running count: nothing is sorted::
+the size of the result, which is filled up. The k-th position is then the number of positions at which the running count
+is at most k, which is a running count of a histogram of the running count: nothing is sorted::
 
     nonzero([0, 7, 0, 8], size=2):  mask 0 1 0 1, cumsum 0 1 1 2, counted 1 2, cumsum 1 3
 """
@@ -184,8 +184,8 @@ def _counts(x: Any, weights: Any, length: int) -> Any:
         x = promotion.convert(x, np.dtype(np.int32))
     default = dtypes.canonicalize_dtype(np.int64)
     totals = creation.zeros(length, default if weights is None else promotion.dtype_of(weights))
-    places = selection.clip(x, 0)
-    return index_updates.IndexUpdate(totals, places).add(1 if weights is None else weights, mode="drop")
+    targets = selection.clip(x, 0)
+    return index_updates.IndexUpdate(totals, targets).add(1 if weights is None else weights, mode="drop")
 
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None) -> tuple[Any, ...]:

@@ -175,8 +175,8 @@ def _unique_sized(
     dim = 0 if axis is None else axes.canonical_axis(axis, len(shape))
     count = promotion.shape_of(flat)[dim]
     ordered, marks, order = _unique_sorted_mask(flat, axis=dim, equal_nan=equal_nan)
-    places = searching.nonzero(marks, size=size)[0]
-    members = indexing.index(ordered, places) if count else _nothing(ordered, size, fill_value)
+    indices = searching.nonzero(marks, size=size)[0]
+    members = indexing.index(ordered, indices) if count else _nothing(ordered, size, fill_value)
     if fill_value is not None and count:
         real = lax.lt(creation.arange(size), reductions.sum(marks))
         fill = creation.asarray(fill_value, dtype=promotion.dtype_of(ordered))
@@ -184,13 +184,13 @@ def _unique_sized(
         members = selection.where(real, members, fill)
     result = [rearrange.moveaxis(members, 0, dim)]
     if wanted[0]:
-        result.append(indexing.index(order, places) if count else places)
+        result.append(indexing.index(order, indices) if count else indices)
     if wanted[1]:
         numbers = arithmetic.subtract(reductions.cumsum(marks), 1)
         inverse = index_updates.IndexUpdate(creation.zeros_like(order), order).set(numbers)
         result.append(rearrange.reshape(inverse, shape) if axis is None else inverse)
     if wanted[2]:
-        result.append(_run_lengths(marks, size) if count else places)
+        result.append(_run_lengths(marks, size) if count else indices)
     return result, marks
 
 
@@ -265,9 +265,9 @@ def _in1d_sorted(element: Any, test_elements: Any, assume_unique: bool, invert: 
     joined = joining.concatenate([members, test_elements])
     ordered, order = lax.sort((joined, creation.arange(promotion.shape_of(joined)[0])), num_keys=1)
     found = lax.full(promotion.shape_of(members), invert, np.bool_)
-    places = order[:-1]
+    indices = order[:-1]
     compare = lax.ne if invert else lax.eq
-    found = index_updates.IndexUpdate(found, places).set(compare(ordered[1:], ordered[:-1]))
+    found = index_updates.IndexUpdate(found, indices).set(compare(ordered[1:], ordered[:-1]))
     return found if assume_unique else indexing.index(found, numbers)
 
 
@@ -328,18 +328,18 @@ def _joined_members(first: Any, second: Any, fill_value: Any) -> tuple[Any, list
 
 
 def _picked(ordered: Any, marks: Any, size: int, fill_value: Any) -> tuple[Any, Any, Any]:
-    """The marked elements, filled up to ``size`` (by default with the least), their places, which are real."""
+    """The marked elements, filled up to ``size`` (by default with the least), their indices, which are real."""
     count = promotion.shape_of(ordered)[0]
     number = reductions.sum(marks)
-    places = searching.nonzero(marks, size=size, fill_value=count)[0]
-    picked = _or_fill(ordered, places, 0)
+    indices = searching.nonzero(marks, size=size, fill_value=count)[0]
+    picked = _or_fill(ordered, indices, 0)
 
     if fill_value is not None:
-        return selection.where(lax.lt(creation.arange(size), number), picked, fill_value), places, number
+        return selection.where(lax.lt(creation.arange(size), number), picked, fill_value), indices, number
     for least_or_most in (reductions.max, reductions.min):  # the 0 of what is missing is above or below the real ones
         real = lax.lt(creation.arange(size), number)
         picked = selection.where(real, picked, least_or_most(picked))
-    return picked, places, number
+    return picked, indices, number
 
 
 def setdiff1d(
@@ -372,8 +372,8 @@ def setdiff1d(
         members = arithmetic.subtract(count + 1, reductions.sum(logic.equal(candidates, candidates[0])))
         absent = selection.where(lax.lt(creation.arange(count), members), absent, False)
     real = lax.lt(creation.arange(size), reductions.sum(absent))
-    places = searching.nonzero(absent, size=size)[0]
-    return selection.where(real, indexing.index(candidates, places), fill)
+    indices = searching.nonzero(absent, size=size)[0]
+    return selection.where(real, indexing.index(candidates, indices), fill)
 
 
 def setxor1d(
@@ -472,20 +472,20 @@ def _intersect1d_size(
         keys = logic.logical_not(real), joined, creation.arange(sum(lengths))
         _, ordered, order = lax.sort(keys, num_keys=2)
     twice = logic.logical_and(logic.equal(ordered[1:], ordered[:-1]), real[1:])
-    members, places, number = _picked(ordered, twice, size, fill_value)
+    members, indices, number = _picked(ordered, twice, size, fill_value)
     if not return_indices:
         return (members,)
 
     def positions(found: Any, length: int) -> Any:
         return selection.where(lax.lt(creation.arange(size), number), found, length)
 
-    found = [positions(_or_fill(order, places, lengths[0]), lengths[0])]
-    behind = arithmetic.subtract(_or_fill(order, arithmetic.add(places, 1), lengths[1]), start)
+    found = [positions(_or_fill(order, indices, lengths[0]), lengths[0])]
+    behind = arithmetic.subtract(_or_fill(order, arithmetic.add(indices, 1), lengths[1]), start)
     found.append(positions(behind, lengths[1]))
     if not assume_unique:
         found = [_or_fill(*each) for each in zip(origins, found, lengths, strict=True)]
     return members, *found
 
 
-def _or_fill(array: Any, places: Any, fill_value: Any) -> Any:
-    return indexing.get(array, places, mode="fill", fill_value=fill_value)
+def _or_fill(array: Any, indices: Any, fill_value: Any) -> Any:
+    return indexing.get(array, indices, mode="fill", fill_value=fill_value)

@@ -140,7 +140,7 @@ def sort_complex(a: Any) -> Array:
     return promotion.convert(result, dtypes.canonicalize_dtype(np.complex128 if wide else np.complex64))
 
 
-def _check_place(kth: int, extent: int) -> None:
+def _check_position(kth: int, extent: int) -> None:
     if not -extent <= kth < extent:
         raise ValueError(f"kth={kth} is out of bounds for an axis of size {extent}")
 
@@ -158,7 +158,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Array:
     if dtypes.issubdtype(promotion.dtype_of(a), np.complexfloating):
         raise NotImplementedError("jnp.partition for complex dtype is not implemented.")
     dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
-    _check_place(kth, promotion.shape_of(a)[dim])
+    _check_position(kth, promotion.shape_of(a)[dim])
     return lax.sort(a, dimension=dim)
 
 
@@ -173,7 +173,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Array:
     if dtypes.issubdtype(promotion.dtype_of(a), np.complexfloating):
         raise NotImplementedError("jnp.argpartition for complex dtype is not implemented.")
     dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
-    _check_place(kth, promotion.shape_of(a)[dim])
+    _check_position(kth, promotion.shape_of(a)[dim])
     return _argsort_program(a, axis=dim, stable=True, descending=False, dtype=dtypes.canonicalize_dtype(np.int64))
 
 

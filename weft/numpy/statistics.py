@@ -124,7 +124,7 @@ def _average_operands(a: Any, weights: Any, axis: Any) -> tuple[Any, Any]:
             "Shape of weights must be consistent with shape of a along specified axis: weights have shape "
             f"{extents}, a has {shape}, axis={axis}."
         )
-    order = sorted(range(len(reduced)), key=lambda place: reduced[place])  # the axes of the weights as ``a`` has them
+    order = sorted(range(len(reduced)), key=lambda number: reduced[number])  # the axes of the weights as ``a`` has them
     if order != list(range(len(order))):
         weights = lax.transpose(weights, order)
     return a, lax.reshape(weights, tuple(shape[d] if d in reduced else 1 for d in range(len(shape))))

@@ -73,5 +73,5 @@ def approx_min_k(
     work = lax.convert_element_type(operand, np.dtype(np.float32)) if dtype.itemsize == 1 else operand
     least = np.copysign(np.nan, -1).astype(core.get_aval(work).dtype)  # the sign of float8's is lost in arithmetic
     turned = lax.select(lax.ne(work, work), lax.full_like(work, least), lax.neg(work))
-    values, places = lax.top_k(turned, count, axis=axis)
-    return [lax.convert_element_type(lax.neg(values), dtype), places]
+    values, indices = lax.top_k(turned, count, axis=axis)
+    return [lax.convert_element_type(lax.neg(values), dtype), indices]

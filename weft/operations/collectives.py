@@ -84,8 +84,8 @@ def by_groups(
         x = _rows_in_order(x, order)
     x = shape.reshape(x, (len(groups), size, *get_aval(x).shape[1:]))
     shifted = {name: value + 1 if name in _DIMENSIONS else value for name, value in params.items()}
-    out, place = batch(Axis(size, axis.name), [x], [1], axis_index_groups=None, **shifted)
-    out = repeated(size, out, 1) if place is None else at(out, place, 1)
+    out, out_dim = batch(Axis(size, axis.name), [x], [1], axis_index_groups=None, **shifted)
+    out = repeated(size, out, 1) if out_dim is None else at(out, out_dim, 1)
     out = shape.reshape(out, (axis.size, *get_aval(out).shape[2:]))
     if order != sorted(order):
         out = _rows_in_order(out, [order.index(index) for index in range(len(order))])
@@ -234,7 +234,7 @@ def _psum_transpose(ct: Any, x: Any, *, axes: tuple[Any, ...], axis_index_groups
 psum_p.transpose = _psum_transpose
 
 
-# In the program of a shard whose types say what differs between devices, psum_invariant takes the place of psum, and
+# In the program of a shard whose types say what differs between devices, psum_invariant replaces psum, and
 # pvary lets a value that is the same everywhere count as one that differs. Each is the transpose of the other.
 
 

@@ -57,8 +57,8 @@ def _merge_dims(x: Any, dim: int) -> Any:
 
 def _around(names: tuple[Any, ...], name: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """(names before a name, names after it)."""
-    place = names.index(name)
-    return names[:place], names[place + 1 :]
+    at = names.index(name)
+    return names[:at], names[at + 1 :]
 
 
 # -- all_gather -------------------------------------------------------------------------------------------------------
@@ -87,29 +87,29 @@ def _all_gather_batch(
     axis_index_groups: Any, axis_size: int, tiled: bool,
 ) -> Any:  # fmt: skip
     (x,), (dim,) = values, dims
-    place = all_gather_dimension
+    dimension = all_gather_dimension
     if axis.name is None or axis.name not in axis_name:
-        if dim is not None and dim <= place:
-            place += 1
+        if dim is not None and dim <= dimension:
+            dimension += 1
         elif dim is not None and not tiled:
             dim += 1
         out = all_gather_p.bind(
-            x, all_gather_dimension=place, axis_name=axis_name, axis_index_groups=axis_index_groups,
+            x, all_gather_dimension=dimension, axis_name=axis_name, axis_index_groups=axis_index_groups,
             axis_size=axis_size, tiled=tiled,
         )  # fmt: skip
         return out, dim
     if axis_index_groups is not None:
         return by_groups(
-            _all_gather_batch, axis, x, dim, axis_index_groups, all_gather_dimension=place, axis_name=axis_name,
+            _all_gather_batch, axis, x, dim, axis_index_groups, all_gather_dimension=dimension, axis_name=axis_name,
             axis_size=axis_size, tiled=tiled,
         )  # fmt: skip
     before, after = _around(axis_name, axis.name)
-    x = at(in_front(axis.size, x, dim), 0, place)
+    x = at(in_front(axis.size, x, dim), 0, dimension)
     if after:
-        x = _merge_dims(_gather_over(x, place + 1, after), place)
+        x = _merge_dims(_gather_over(x, dimension + 1, after), dimension)
     if before:
-        x = _merge_dims(_gather_over(x, place, before), place)
-    return (_merge_dims(x, place) if tiled else x), None
+        x = _merge_dims(_gather_over(x, dimension, before), dimension)
+    return (_merge_dims(x, dimension) if tiled else x), None
 
 
 def _all_gather_transpose(ct: Any, x: Any, *, all_gather_dimension: int, axis_size: int, **params: Any) -> tuple[Any]:
@@ -136,12 +136,12 @@ def _invariant_batch(axis: Axis, values: list[Any], dims: list[Dim], **params: A
     names = params["axis_name"]
     if axis.name is not None and axis.name in names:
         return _all_gather_batch(axis, values, dims, axis_index_groups=None, **params)
-    place, dim = params["all_gather_dimension"], dims[0]
-    if dim is not None and dim <= place:
-        place += 1
+    dimension, dim = params["all_gather_dimension"], dims[0]
+    if dim is not None and dim <= dimension:
+        dimension += 1
     elif dim is not None and not params["tiled"]:
         dim += 1
-    return all_gather_invariant_p.bind(*values, **{**params, "all_gather_dimension": place}), dim
+    return all_gather_invariant_p.bind(*values, **{**params, "all_gather_dimension": dimension}), dim
 
 
 def _invariant_transpose(
@@ -190,13 +190,13 @@ def all_gather(
 
     def one(leaf: Any) -> Any:
         rank = get_aval(leaf).ndim
-        place = canonical_axis(axis, rank if tiled else rank + 1, "all_gather")
+        dimension = canonical_axis(axis, rank if tiled else rank + 1, "all_gather")
         if same:
             return all_gather_invariant_p.bind(
-                leaf, all_gather_dimension=place, axis_name=names, axis_size=size, tiled=tiled
+                leaf, all_gather_dimension=dimension, axis_name=names, axis_size=size, tiled=tiled
             )
         return all_gather_p.bind(
-            leaf, all_gather_dimension=place, axis_name=names, axis_index_groups=groups, axis_size=size, tiled=tiled
+            leaf, all_gather_dimension=dimension, axis_name=names, axis_index_groups=groups, axis_size=size, tiled=tiled
         )
 
     return each_leaf(x, one, over=names)
@@ -221,36 +221,36 @@ def _reduce_scatter_batch(
     axis_index_groups: Any, axis_size: int, tiled: bool,
 ) -> Any:  # fmt: skip
     (x,), (dim,) = values, dims
-    place = scatter_dimension
+    dimension = scatter_dimension
     if axis.name is None or axis.name not in axis_name:
-        if dim is not None and dim <= place:
-            place += 1
+        if dim is not None and dim <= dimension:
+            dimension += 1
         elif dim is not None and not tiled:
             dim -= 1
         out = reduce_scatter_p.bind(
-            x, scatter_dimension=place, axis_name=axis_name, axis_index_groups=axis_index_groups, axis_size=axis_size,
-            tiled=tiled,
+            x, scatter_dimension=dimension, axis_name=axis_name, axis_index_groups=axis_index_groups,
+            axis_size=axis_size, tiled=tiled,
         )  # fmt: skip
         return out, dim
     if axis_index_groups is not None:
         return by_groups(
-            _reduce_scatter_batch, axis, x, dim, axis_index_groups, scatter_dimension=place, axis_name=axis_name,
+            _reduce_scatter_batch, axis, x, dim, axis_index_groups, scatter_dimension=dimension, axis_name=axis_name,
             axis_size=axis_size, tiled=tiled,
         )  # fmt: skip
     before, after = _around(axis_name, axis.name)
     total = collectives.times(x, axis.size) if dim is None else reductions.reduce_sum(x, (dim,))
-    rest = get_aval(total).shape[place] // (extent(before) * axis.size)
+    rest = get_aval(total).shape[dimension] // (extent(before) * axis.size)
     # The digit of this axis becomes the mapped dimension, the other digits stay in order.
-    total = at(_split_dim(total, place, (extent(before), axis.size, rest)), place + 1, 0)
-    total = _merge_dims(total, place + 1)
+    total = at(_split_dim(total, dimension, (extent(before), axis.size, rest)), dimension + 1, 0)
+    total = _merge_dims(total, dimension + 1)
     others = (*before, *after)
     if others:
         total = reduce_scatter_p.bind(
-            total, scatter_dimension=place + 1, axis_name=others, axis_index_groups=None, axis_size=extent(others),
+            total, scatter_dimension=dimension + 1, axis_name=others, axis_index_groups=None, axis_size=extent(others),
             tiled=tiled,
         )  # fmt: skip
     elif not tiled:
-        total = shape.squeeze(total, (place + 1,))
+        total = shape.squeeze(total, (dimension + 1,))
     return total, 0
 
 
@@ -294,8 +294,8 @@ def psum_scatter(
     size = extent(names, groups)
 
     def one(leaf: Any) -> Any:
-        place = canonical_axis(scatter_dimension, get_aval(leaf).ndim, "psum_scatter")
-        found = get_aval(leaf).shape[place]
+        dimension = canonical_axis(scatter_dimension, get_aval(leaf).ndim, "psum_scatter")
+        found = get_aval(leaf).shape[dimension]
         if tiled and found % size:
             raise ValueError(
                 f"tiled reduce_scatter operand scatter dimension size {found} must be divisible by shard_count {size}"
@@ -303,7 +303,7 @@ def psum_scatter(
         if not tiled and found != size:
             raise ValueError(f"reduce_scatter operand scatter dimension size {found} must match shard count {size}")
         return reduce_scatter_p.bind(
-            leaf, axis_name=names, scatter_dimension=place, axis_index_groups=groups, axis_size=size, tiled=tiled
+            leaf, axis_name=names, scatter_dimension=dimension, axis_index_groups=groups, axis_size=size, tiled=tiled
         )
 
     return each_leaf(x, one, over=names)
@@ -408,8 +408,8 @@ def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
     names = axis_names.as_tuple(axis_name)
     pairs = tuple([(int(source), int(target)) for source, target in perm])
     size = extent(names)
-    for place in (0, 1):
-        found = [pair[place] for pair in pairs]
+    for end in (0, 1):
+        found = [pair[end] for pair in pairs]
         if any(not -size <= index < size for index in found):
             raise ValueError(f"[ppermute] indices must lie in the axis {axis_name!r} of size {size}, got {pairs}")
         if len({index % size for index in found}) != len(found):
@@ -503,10 +503,10 @@ def _all_to_all_batch(
             tiled=tiled,
         )  # fmt: skip
     # x[target, source, ...]: the source's digit goes between those of the axes around it.
-    place, outer = concat_axis + 2, extent(before)
-    x = _split_dim(x, place, (outer, get_aval(x).shape[place] // outer))
-    x = at(x, 1, place)
-    return _merge_dims(_merge_dims(x, place - 1), place - 1), 0
+    joined, outer = concat_axis + 2, extent(before)
+    x = _split_dim(x, joined, (outer, get_aval(x).shape[joined] // outer))
+    x = at(x, 1, joined)
+    return _merge_dims(_merge_dims(x, joined - 1), joined - 1), 0
 
 
 def _all_to_all_transpose(ct: Any, x: Any, *, split_axis: int, concat_axis: int, **params: Any) -> tuple[Any]:
@@ -571,7 +571,7 @@ def all_to_all(
             )
         if split == concat:
             return all_to_all_p.bind(leaf, split_axis=split, concat_axis=concat, **params)
-        # split_axis, of extent 1 by now, is dropped, and the new dimension is put in its place.
+        # split_axis, of extent 1 by now, is dropped, and the new dimension is put there.
         split, concat = (split, concat + 1) if split < concat else (split + 1, concat)
         out = all_to_all_p.bind(shape.expand_dims(leaf, (concat,)), split_axis=split, concat_axis=concat, **params)
         return shape.squeeze(out, (split,))
@@ -580,7 +580,7 @@ def all_to_all(
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Any:
-    """The named axis and the axis ``axis`` of the same extent change places; leaf by leaf.
+    """The named axis and the axis ``axis`` of the same extent are exchanged; leaf by leaf.
 
     >>> weft.vmap(lambda x: lax.pswapaxes(x, "i", 0), axis_name="i")(jnp.float32([[1, 2], [3, 4]])).tolist()
     [[1.0, 3.0], [2.0, 4.0]]

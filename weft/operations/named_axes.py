@@ -100,5 +100,5 @@ class NamedAxes(NamedTuple):
         """The array broadcast along the dimensions that it lacks; its own are in the order of ``names``."""
         mine = self.ordered([name for name in names if name in self.names])
         sizes = [extents[name] for name in names]
-        dims = [place for place, name in enumerate(names) if name in self.names]
+        dims = [dim for dim, name in enumerate(names) if name in self.names]
         return NamedAxes(ops.broadcast_in_dim(mine.value, sizes, dims), tuple(names))

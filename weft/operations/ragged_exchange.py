@@ -40,8 +40,8 @@ def ragged_all_to_all(
     """
     names, groups = axis_names.as_tuple(axis_name), checked_groups(axis_index_groups)
     count = extent(names, groups)
-    places = (input_offsets, send_sizes, output_offsets, recv_sizes)
-    _check(get_aval(operand), get_aval(output), [get_aval(x) for x in places], count)
+    regions = (input_offsets, send_sizes, output_offsets, recv_sizes)
+    _check(get_aval(operand), get_aval(output), [get_aval(x) for x in regions], count)
     length, most = get_aval(operand).shape[0], get_aval(output).shape[0]
     slices = get_aval(recv_sizes).shape[0]
     whole = all_gather(operand, names, axis_index_groups=groups, tiled=True)
@@ -72,7 +72,7 @@ def ragged_all_to_all(
     )
 
 
-def _check(operand: Any, output: Any, places: list[Any], count: int) -> None:
+def _check(operand: Any, output: Any, regions: list[Any], count: int) -> None:
     if not operand.ndim or operand.ndim != output.ndim or operand.shape[1:] != output.shape[1:]:
         raise ValueError(
             f"[ragged_all_to_all] operand and output have the same dimensions but the first, got {operand.str_short()} "
@@ -80,11 +80,11 @@ def _check(operand: Any, output: Any, places: list[Any], count: int) -> None:
         )
     if operand.dtype != output.dtype:
         raise TypeError(f"[ragged_all_to_all] operand is {operand.str_short()}, output {output.str_short()}")
-    for word, aval in zip(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), places, strict=True):
+    for word, aval in zip(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), regions, strict=True):
         if aval.dtype.kind not in "iu":
             raise TypeError(f"[ragged_all_to_all] {word} has whole numbers, got {aval.str_short()}")
-        if aval.shape != places[0].shape or aval.ndim != 1 or aval.shape[0] % count or not aval.shape[0]:
+        if aval.shape != regions[0].shape or aval.ndim != 1 or aval.shape[0] % count or not aval.shape[0]:
             raise ValueError(
                 f"[ragged_all_to_all] {word} has the length of the others, a multiple of the size {count} of the axis; "
-                f"got {aval.str_short()} beside {places[0].str_short()}"
+                f"got {aval.str_short()} beside {regions[0].str_short()}"
             )

@@ -181,8 +181,8 @@ def clz(x: Any) -> Any:
     bits = x.view(f"u{x.dtype.itemsize}").astype(np.uint64)
     width = 8 * x.dtype.itemsize
     out = np.full(x.shape, width, np.int64)
-    for place in range(width):
-        out = np.where(bits >> np.uint64(place) != 0, width - 1 - place, out)
+    for bit in range(width):
+        out = np.where(bits >> np.uint64(bit) != 0, width - 1 - bit, out)
     return out.astype(x.dtype)
 
 

@@ -2,7 +2,7 @@
 
     sort f32[1000,3]  ->  a, b, c = its columns;  a, b = ordered(a, b);  b, c = ordered(b, c);  a, b = ordered(a, b)
 
-Only neighbours change places, and only where the second is smaller, so that equal elements keep their order.
+Only neighbours are exchanged, and only where the second is smaller, so that equal elements keep their order.
 """
 
 from __future__ import annotations

@@ -153,11 +153,11 @@ def test_the_jacobian_of_a_chain_of_slices_is_put_together_once() -> None:
         added = [line for line in program.text("kernel").splitlines() if "= add_any" in line]
         assert all(line.endswith(" 0.0:f64[]") for line in added), added  # no sum of all that x is
         found = np.asarray(weft.jit(weft.jacobian(chain))(x))
-        for place in ((0, 1, 2), (3, 0, 0), (4, 2, 1)):
+        for index in ((0, 1, 2), (3, 0, 0), (4, 2, 1)):
             step = np.zeros_like(x)
-            step[place] = 1e-6
+            step[index] = 1e-6
             slope = (np.asarray(chain(x + step)) - np.asarray(chain(x - step))) / 2e-6
-            np.testing.assert_allclose(found[:, :, *place], slope, rtol=1e-6, atol=1e-8)
+            np.testing.assert_allclose(found[:, :, *index], slope, rtol=1e-6, atol=1e-8)
 
 
 def rows(x: Any, low: int, high: int, value: float = 0, between: int = 0, left: int = 0) -> Any:

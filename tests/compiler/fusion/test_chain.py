@@ -19,7 +19,7 @@ from weft.compiler.plans.instructions import DonatedOutput
 RNG = np.random.default_rng(0)
 VALUES = RNG.standard_normal(40).astype(np.float32)
 UPDATES = RNG.standard_normal(23).astype(np.float32)
-PLACES = RNG.integers(-45, 45, 23).astype(np.int32)
+TARGETS = RNG.integers(-45, 45, 23).astype(np.int32)
 ROWS = RNG.standard_normal((33, 40)).astype(np.float32)
 IN_ROWS = RNG.integers(-45, 45, (33, 3)).astype(np.int32)
 OF_ROWS = RNG.standard_normal((33, 3)).astype(np.float32)
@@ -39,11 +39,14 @@ def cross_entropy(x: Any, labels: Any) -> Any:
 
 
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
-FLAT, NESTED = (VALUES, PLACES, UPDATES), (ROWS, IN_ROWS, OF_ROWS)
+FLAT, NESTED = (VALUES, TARGETS, UPDATES), (ROWS, IN_ROWS, OF_ROWS)
 ONE_KERNEL: dict[str, Case] = {
-    "into zeros": (lambda i, u: jnp.zeros(40).at[i].add(u), (PLACES, UPDATES)),
-    "into integers": (counted, (PLACES,)),
-    "into half floats": (lambda i, u: jnp.zeros(40, jnp.bfloat16).at[i].max(u.astype(jnp.bfloat16)), (PLACES, UPDATES)),
+    "into zeros": (lambda i, u: jnp.zeros(40).at[i].add(u), (TARGETS, UPDATES)),
+    "into integers": (counted, (TARGETS,)),
+    "into half floats": (
+        lambda i, u: jnp.zeros(40, jnp.bfloat16).at[i].max(u.astype(jnp.bfloat16)),
+        (TARGETS, UPDATES),
+    ),
     "into truth values": (lambda x, i, u: (x > 0).at[i].set(u > 0), FLAT),
     "into complex numbers": (lambda x, i, u: (x + 2j).at[i].multiply(u + 1j), FLAT),
     "into a function": (lambda x, i, u: jnp.exp(x).at[i].set(u), FLAT),
@@ -56,18 +59,18 @@ ONE_KERNEL: dict[str, Case] = {
     "of sums": (lambda i, u: jnp.zeros(40).at[i].add(jnp.sum(u, 1)), (IN_ROWS[:, 0], OF_ROWS)),
     "means of segments": (
         lambda i, u: weft.ops.segment_sum(u, i, 40) / (1 + weft.ops.segment_sum(jnp.ones(23), i, 40)),
-        (PLACES, UPDATES),
+        (TARGETS, UPDATES),
     ),
     "into what a scalar fills": (
         lambda i, u: jnp.full(40, u[0]).at[i].add(u) - jnp.full(40, u[0]).at[i].max(u),
-        (PLACES, UPDATES),
+        (TARGETS, UPDATES),
     ),
     "in rows": (lambda x, i, u: jnp.tanh(in_rows(x, i, u)), NESTED),
     "in rows, then sums of them": (lambda x, i, u: jnp.sum(in_rows(x, i, u), 1), NESTED),
     "in rows, then softmax": (lambda x, i, u: weft.nn.softmax(in_rows(x, i, u)), NESTED),
     "gradient of a cross-entropy": (weft.grad(cross_entropy), (ROWS, LABELS)),
-    "nothing is added": (lambda i, u: jnp.zeros(40).at[i].add(u), (PLACES[:0], UPDATES[:0])),
-    "one element": (lambda i, u: jnp.exp(jnp.zeros(1).at[i].add(u)), (PLACES, UPDATES)),
+    "nothing is added": (lambda i, u: jnp.zeros(40).at[i].add(u), (TARGETS[:0], UPDATES[:0])),
+    "one element": (lambda i, u: jnp.exp(jnp.zeros(1).at[i].add(u)), (TARGETS, UPDATES)),
 }
 
 
@@ -142,7 +145,7 @@ def test_a_donated_array_is_updated_where_it_stands() -> None:
     program = program_of(step, FLAT, (True, False, False))
     assert ladder.n_kernels(program) == 1 and isinstance(program.plan.outputs[0], DonatedOutput)
     given = jnp.asarray(VALUES)
-    found = weft.jit(step, donate_argnums=0)(given, PLACES, UPDATES)
+    found = weft.jit(step, donate_argnums=0)(given, TARGETS, UPDATES)
     assert given.is_deleted()
     np.testing.assert_array_equal(np.asarray(found), np.asarray(weft.jit(step)(*FLAT)))
 
@@ -150,15 +153,15 @@ def test_a_donated_array_is_updated_where_it_stands() -> None:
 def test_chaining_can_be_skipped() -> None:
     try:
         weft.config.update("skip", "chain")
-        program = program_of(counted, (PLACES,))
+        program = program_of(counted, (TARGETS,))
     finally:
         weft.config.update("skip", "")
     assert ladder.n_kernels(program) == 2
-    np.testing.assert_array_equal(ladder.by_machine_code(program, (PLACES,))[0], counted(jnp.asarray(PLACES)))
+    np.testing.assert_array_equal(ladder.by_machine_code(program, (TARGETS,))[0], counted(jnp.asarray(TARGETS)))
 
 
 def test_the_plan_shows_what_became_one_kernel() -> None:
-    text = program_of(counted, (PLACES,)).text("plan")
+    text = program_of(counted, (TARGETS,)).text("plan")
     assert "kernel of 2: copy [40] 1+0; " in text
     rows = program_of(lambda x, i, u: in_rows(x, i, u), NESTED).text("plan")
     assert "kernel of 2, 33 of 33 rows at a time: mul [1320]" in rows
@@ -183,7 +186,7 @@ def test_updates_that_are_also_returned_or_made_by_a_product_are_read_by_the_sca
 
     wide = RNG.integers(-45, 45, (33, 33)).astype(np.int32)
     for function, args in (
-        (both, (PLACES, UPDATES)), (of_product, (ROWS, wide)), (of_turned_product, (ROWS, wide)),
+        (both, (TARGETS, UPDATES)), (of_product, (ROWS, wide)), (of_turned_product, (ROWS, wide)),
         (of_turned_whole, (ROWS, wide)),
     ):  # fmt: skip
         closed = ladder.traced(function, args)

@@ -60,7 +60,7 @@ ONE_KERNEL: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "set rows": (lambda t, i, u: put("scatter", t, i, u * 2), (TABLE, IDS, TABLE[:33])),
     "add to rows": (lambda t, i, u: put("scatter_add", t, i, u + 1), (TABLE, IDS, TABLE[:33])),
     "add to elements": (lambda t, i, u: put("scatter_add", t, i, u), (TABLE[:, 0], IDS, TABLE[0, :33])),
-    "computed places": (lambda t, i, u: put("scatter_max", t, (i * 7) % 50, u), (TABLE, IDS, TABLE[:33])),
+    "computed indices": (lambda t, i, u: put("scatter_max", t, (i * 7) % 50, u), (TABLE, IDS, TABLE[:33])),
     "add functions of elements": (
         lambda t, i, u: put("scatter_add", t, i, jnp.exp(u) * 2),
         (TABLE[:, 0], IDS, TABLE[0, :33]),
@@ -69,7 +69,7 @@ ONE_KERNEL: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda t, i, u: put("scatter_mul", t, i, jnp.sin(u), mode="clip"),
         (TABLE[:, 0], IDS, TABLE[0, :33]),
     ),
-    "remainders as places": (lambda t, i, u: put("scatter", t, i % 7, u), (TABLE[:, 0], IDS, TABLE[0, :33])),
+    "remainders as indices": (lambda t, i, u: put("scatter", t, i % 7, u), (TABLE[:, 0], IDS, TABLE[0, :33])),
     "functions of gathered half floats": (
         lambda t, i, u: put("scatter_max", t, i, jnp.tanh(take(u, i))),
         (TABLE[:, 0].astype(jnp.bfloat16), IDS, TABLE[:, 1].astype(jnp.bfloat16)),
@@ -166,6 +166,6 @@ def test_no_index_reads_or_writes_outside(mode: str) -> None:
     put_numbers = lax.ScatterDimensionNumbers((1,), (0,), (0,))
     updates = np.ones((len(ids), 40), np.float32)
     counted = np.asarray(lax.scatter_add(np.zeros_like(TABLE), ids[:, None], updates, put_numbers, mode=mode))
-    places = rows if mode == "clip" else [row for row in extremes if 0 <= row < 50]
-    want_counts = np.bincount(np.array(places), minlength=50) * 40
+    targets = rows if mode == "clip" else [row for row in extremes if 0 <= row < 50]
+    want_counts = np.bincount(np.array(targets), minlength=50) * 40
     assert np.array_equal(counted, np.broadcast_to(want_counts[:, None], (50, 40)))

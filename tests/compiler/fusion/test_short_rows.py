@@ -71,12 +71,12 @@ def test_nothing_outside_the_array_is_used(dtype: str) -> None:
     np.testing.assert_array_equal(np.asarray(inner), expected)
 
 
-def test_rows_at_places_by_an_index() -> None:
+def test_rows_by_an_index() -> None:
     """A window of a gather has no condition: it is not read where a piece of it would lie outside of the array."""
-    x, places = numbers(1500, 3, 9), np.array([1, 0, 2])
+    x, indices = numbers(1500, 3, 9), np.array([1, 0, 2])
     for move in (2, -1):
-        moved = weft.jit(lambda x, places, by: jnp.roll(x[:, places], by, 2), static_argnums=2)(x, places, move)
-        np.testing.assert_array_equal(np.asarray(moved), np.roll(x[:, places], move, 2))
+        moved = weft.jit(lambda x, indices, by: jnp.roll(x[:, indices], by, 2), static_argnums=2)(x, indices, move)
+        np.testing.assert_array_equal(np.asarray(moved), np.roll(x[:, indices], move, 2))
     ranks = weft.jit(lambda x: jnp.roll(jnp.take_along_axis(x, jnp.argsort(x, 0), 0), 1, 2))(x)
     np.testing.assert_array_equal(np.asarray(ranks), np.roll(np.sort(x, 0), 1, 2))
 

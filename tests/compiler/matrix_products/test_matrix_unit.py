@@ -218,13 +218,13 @@ def test_what_the_unit_has_no_parts_for_is_a_chain(name: str, side: str, dtype: 
     with np.errstate(over="ignore"):
         extreme = np.float32(EXTREMES[name]).astype(kind)
     touched = np.zeros((200, 530), bool)
-    for k, place in ((100, 70), (100, 199), (600, 150)):  # b's columns are packed in passing, a few terms at a time
+    for k, column in ((100, 70), (100, 199), (600, 150)):  # b's columns are packed in passing, a few terms at a time
         if side == "left":
-            a[place, k] = extreme
-            touched[place] = True
+            a[column, k] = extreme
+            touched[column] = True
         else:
-            b[k, 2 * place] = extreme
-            touched[:, 2 * place] = True
+            b[k, 2 * column] = extreme
+            touched[:, 2 * column] = True
     assert how(a, b) == "tiles"
     with np.errstate(all="ignore"):
         exact = a.astype(np.float64) @ b.astype(np.float64)

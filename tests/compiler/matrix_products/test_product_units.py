@@ -81,16 +81,16 @@ def test_without_a_file_llvm_is_asked_and_the_cache_keeps_it(tmp_path: Path) -> 
 
 def test_damaged_and_old_files_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, whole, other = products.unit_key(UNIT), content(UNIT), content(f"{INSTRUCTIONS[0]}_bi")
-    place = tmp_path / products.file_name(UNIT, key)
+    path = tmp_path / products.file_name(UNIT, key)
     monkeypatch.setattr(product_units, "FOLDER", str(tmp_path))
     for at in (0, 40, len(whole) // 2, len(whole) - 1):
-        place.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         assert product_units.installed(UNIT, key) is None
-    place.write_bytes(whole[:-1])
+    path.write_bytes(whole[:-1])
     assert product_units.installed(UNIT, key) is None
-    place.write_bytes(other)
+    path.write_bytes(other)
     assert product_units.installed(UNIT, key) is None
-    place.write_bytes(whole)
+    path.write_bytes(whole)
     assert product_units.installed(UNIT, key) == whole[len(key) + products.CHECKSUM :]
 
 

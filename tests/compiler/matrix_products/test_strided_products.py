@@ -69,7 +69,7 @@ def matrices(x: np.ndarray, y: np.ndarray, space: ProductSpace) -> tuple[np.ndar
     return a.reshape(batch, m, k), b.reshape(batch, k, n)
 
 
-def placed(product: np.ndarray, space: ProductSpace) -> np.ndarray:
+def laid_out(product: np.ndarray, space: ProductSpace) -> np.ndarray:
     """[batch, m, n] as the result has it."""
     out = product.reshape([axis[0] for axis in space.axes])
     return out if space.order is None else out.transpose(space.order)
@@ -98,11 +98,11 @@ def check(x: np.ndarray, y: np.ndarray, space: ProductSpace) -> None:
     a, b = matrices(x, y, space)
     result = np.asarray(weft.jit(lambda x, y: strided_product(x, y, space))(x, y))
     assert result.shape == space.shape
-    np.testing.assert_array_equal(bits(result), bits(placed(multiplied(a, b), space)), err_msg=str(space))
+    np.testing.assert_array_equal(bits(result), bits(laid_out(multiplied(a, b), space)), err_msg=str(space))
     if result.dtype.kind in "fc" and result.dtype.itemsize >= 4:
         exact, size = wide(a) @ wide(b), np.abs(wide(a)) @ np.abs(wide(b))
-        error = np.abs(result - placed(exact, space))
-        assert (error <= 40 * np.finfo(result.dtype).eps * placed(size, space)).all()
+        error = np.abs(result - laid_out(exact, space))
+        assert (error <= 40 * np.finfo(result.dtype).eps * laid_out(size, space)).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,14 +119,14 @@ def convolution(n: int, h: int, w: int, c: int, o: int, k: int, stride: int, dil
     """The spaces of a convolution [n,h,w,c] by [k,k,c,o] and of its gradients, of one [n,c,h,w] by [o,c,k,k], and of a
     transposed one, whose phases it interleaves."""
     oh, ow = ((size - (k - 1) * dilation - 1) // stride + 1 for size in (h, w))
-    places = ((n, h * w * c), (oh, stride * w * c), (ow, stride * c))
+    outputs = ((n, h * w * c), (oh, stride * w * c), (ow, stride * c))
     taps = ((k, dilation * w * c), (k, dilation * c), (c, 1))
     kernel = (k * c * o, c * o, o)
     forward = tuple([(e, s, t) for (e, s), t in zip(taps, kernel, strict=True)])
-    back = tuple([(e, s, t) for (e, s), t in zip(places, (oh * ow * o, ow * o, o), strict=True)])
+    back = tuple([(e, s, t) for (e, s), t in zip(outputs, (oh * ow * o, ow * o, o), strict=True)])
     channels = ((c, h * w, k * k), (k, dilation * w, k), (k, dilation, 1))
     return {
-        "by_channel": ProductSpace((), places, ((o, 1),), forward),
+        "by_channel": ProductSpace((), outputs, ((o, 1),), forward),
         "kernel": ProductSpace((), taps, ((o, 1),), back),
         "channels_first": ProductSpace(
             ((n, c * h * w, 0),), ((oh, stride * w), (ow, stride)), ((o, c * k * k),), channels, (0, 0), (0, 3, 1, 2)
@@ -161,7 +161,7 @@ def test_large_ones_on_two_threads(form: str) -> None:
     with weft.threads(1):
         a, b = matrices(x, y, space)
         fewer = [a] if form == "by_channel" else [a[:, row : row + 60] for row in range(0, a.shape[1], 60)]
-        expected = bits(placed(np.concatenate([multiplied(part, b) for part in fewer], 1), space))
+        expected = bits(laid_out(np.concatenate([multiplied(part, b) for part in fewer], 1), space))
         np.testing.assert_array_equal(bits(weft.jit(lambda x, y: strided_product(x, y, space))(x, y)), expected)
     with weft.threads(2):
         np.testing.assert_array_equal(bits(weft.jit(lambda x, y: strided_product(x, y, space))(x, y)), expected)
@@ -199,7 +199,7 @@ def test_rows_by_the_same_rows_are_read_where_they_lie() -> None:
     for threads in (1, 2):
         with weft.threads(threads):
             found = np.asarray(weft.jit(lambda x: strided_product(x, x, space))(x))
-            np.testing.assert_array_equal(bits(found), bits(placed(expected, space)))
+            np.testing.assert_array_equal(bits(found), bits(laid_out(expected, space)))
 
 
 def test_a_kernel_that_reads_the_result_runs_on_its_parts() -> None:
@@ -213,7 +213,7 @@ def test_a_kernel_that_reads_the_result_runs_on_its_parts() -> None:
 
     program = weft.jit(activated).lower(x, y, bias).compile()
     assert "on its" in program.as_text("plan")
-    product = placed(multiplied(*matrices(x, y, space)), space)
+    product = laid_out(multiplied(*matrices(x, y, space)), space)
     np.testing.assert_array_equal(np.asarray(program(x, y, bias)), np.maximum(product + bias, 0))
 
 

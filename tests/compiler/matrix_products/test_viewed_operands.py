@@ -262,7 +262,7 @@ def test_products_read_dynamic_slices_in_place(data: st.DataObject) -> None:
 
 
 def test_a_slice_of_whole_pages_is_copied() -> None:
-    """Rows that are a page apart compete for the same places of a cache."""
+    """Rows that are a page apart compete for the same sets of a cache."""
 
     def program(a: Any, i: Any) -> Any:
         return lax.dynamic_slice(a, (i, i), (64, 64), allow_negative_indices=False) @ np.ones((64, 64), np.float32)
@@ -283,11 +283,11 @@ def test_slices_of_an_array_that_is_updated() -> None:
         state = lax.dynamic_update_slice(state, old * np.float32(2), (i, 0), allow_negative_indices=False)
         return state, old @ start[:64] + lax.dynamic_slice(state, (i, 0), (32, 64)) @ start[:64]
 
-    places = np.array([0, 16, 60, 200], np.int32)
-    state, found = weft.jit(lambda s, p: lax.scan(step, s, p))(start, places)
+    firsts = np.array([0, 16, 60, 200], np.int32)
+    state, found = weft.jit(lambda s, p: lax.scan(step, s, p))(start, firsts)
     wanted = start.copy()
-    for place, row in zip(np.minimum(places, 64), found, strict=True):
-        old = wanted[place : place + 32].copy()
+    for first, row in zip(np.minimum(firsts, 64), found, strict=True):
+        old = wanted[first : first + 32].copy()
         np.testing.assert_allclose(row, 3 * (old.astype(np.float64) @ start[:64]), rtol=1e-4, atol=1e-3)
-        wanted[place : place + 32] *= 2
+        wanted[first : first + 32] *= 2
     np.testing.assert_array_equal(state, wanted)

@@ -48,8 +48,8 @@ def test_complex_numbers_and_floats_of_a_byte_keep_more() -> None:
 
 
 def test_known_integers_are_folded() -> None:
-    place = lambda x: lax.dynamic_index_in_dim(x, lax.convert_element_type(lax.floor(F(2.5)), np.int32), keepdims=False)
-    assert "floor" not in ladder.after("algebra", place, X)
+    row = lambda x: lax.dynamic_index_in_dim(x, lax.convert_element_type(lax.floor(F(2.5)), np.int32), keepdims=False)
+    assert "floor" not in ladder.after("algebra", row, X)
 
 
 @pytest.mark.parametrize("number", range(len(KEPT)))

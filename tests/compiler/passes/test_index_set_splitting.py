@@ -157,11 +157,11 @@ def test_the_gradient_of_a_difference_stores_no_padded_array(axis: int) -> None:
     gradient = weft.jit(weft.grad(lambda u: (jnp.gradient(u, axis=axis) ** 2).sum()))
     with weft.enable_x64(True):
         g, step = np.gradient(u, axis=axis), 1e-3
-        for place in [(0, 0), (1, 2), (150, 30), (299, 63), (298, 1)]:
+        for index in [(0, 0), (1, 2), (150, 30), (299, 63), (298, 1)]:
             moved = u.astype(np.float64)
-            moved[place] += step
+            moved[index] += step
             expected = ((np.gradient(moved, axis=axis) ** 2).sum() - (g.astype(np.float64) ** 2).sum()) / step
-            np.testing.assert_allclose(np.asarray(gradient(u))[place], expected, atol=0.05)
+            np.testing.assert_allclose(np.asarray(gradient(u))[index], expected, atol=0.05)
     assert "pad" not in (gradient.lower(u).compile().as_text("kernel") or "")
 
 

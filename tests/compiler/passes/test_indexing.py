@@ -158,11 +158,11 @@ def test_the_gradient_through_a_known_window() -> None:
 
     with weft.enable_x64():
         gradient = np.asarray(weft.jit(weft.grad(loss))(x))
-        for place in ((0, 0), (2, 3), (4, 5), (1, 1)):
+        for index in ((0, 0), (2, 3), (4, 5), (1, 1)):
             step = np.zeros_like(x)
-            step[place] = 1e-6
+            step[index] = 1e-6
             slope = (float(loss(jnp.asarray(x + step))) - float(loss(jnp.asarray(x - step)))) / 2e-6
-            np.testing.assert_allclose(gradient[place], slope, rtol=1e-6, atol=1e-8)
+            np.testing.assert_allclose(gradient[index], slope, rtol=1e-6, atol=1e-8)
 
 
 def test_blocks_of_blocks_are_written_once() -> None:
@@ -197,14 +197,14 @@ def test_a_window_that_does_not_read_the_array_is_written_by_vectors(shape: tupl
     x = rng.integers(-50, 50, shape).astype(np.float32)
     for _ in range(3):
         low = [int(rng.integers(0, extent)) for extent in shape]
-        place = tuple(slice(begin, int(rng.integers(begin + 1, extent + 1))) for begin, extent in zip(low, shape))
-        v = rng.integers(-9, 9, x[place].shape).astype(np.float32)
+        index = tuple(slice(begin, int(rng.integers(begin + 1, extent + 1))) for begin, extent in zip(low, shape))
+        v = rng.integers(-9, 9, x[index].shape).astype(np.float32)
         ufunc = {"add": np.add, "set": lambda _, v: v, "max": np.maximum, "multiply": np.multiply}[update]
         want = x.copy()
-        want[place] = ufunc(x[place], v)
+        want[index] = ufunc(x[index], v)
 
-        def f(x: Any, v: Any, place: Any = place) -> Any:
-            return getattr(x.at[place], update)(v)
+        def f(x: Any, v: Any, index: Any = index) -> Any:
+            return getattr(x.at[index], update)(v)
 
         for donated in ((), (0,)):
             jitted = weft.jit(f, donate_argnums=donated)
@@ -215,7 +215,7 @@ def test_a_window_that_does_not_read_the_array_is_written_by_vectors(shape: tupl
 
 @pytest.mark.parametrize("start", [-2, 0, 3, 5, 6])
 @pytest.mark.parametrize("mode", ["drop", "clip"])
-def test_one_window_at_a_place_that_is_known_late(start: int, mode: str) -> None:
+def test_one_window_at_an_index_that_is_known_late(start: int, mode: str) -> None:
     x, v = np.arange(90, dtype=np.float32).reshape(9, 10), np.ones((4, 10), np.float32)
     numbers = lax.ScatterDimensionNumbers((0, 1), (), (0,))
     first = min(max(start, 0), 5) if mode == "clip" else start
@@ -251,11 +251,11 @@ def test_combiners(dtype: Any, name: str, mode: str) -> None:
     def update(x: Any, at: Any, updates: Any) -> Any:
         return getattr(x.at[at], name)(updates, mode=mode)
 
-    expected, places = x.copy(), np.where(at < 0, at + 50, at)
-    inside = (places >= 0) & (places < 50)
-    places, given = (np.clip(places, 0, 49), updates) if mode == "clip" else (places[inside], updates[inside])
+    expected, targets = x.copy(), np.where(at < 0, at + 50, at)
+    inside = (targets >= 0) & (targets < 50)
+    targets, given = (np.clip(targets, 0, 49), updates) if mode == "clip" else (targets[inside], updates[inside])
     ufunc = {"add": np.add, "subtract": np.subtract, "max": np.maximum, "min": np.minimum}[name]
-    ufunc.at(expected, places, given)
+    ufunc.at(expected, targets, given)
     np.testing.assert_array_equal(weft.jit(update)(x, at, updates), expected)
     assert is_split(update, x, at, updates)
 

@@ -39,8 +39,8 @@ def test_order(dtype, shape, axis):
         pair = lax.sort((x, -x), dimension=axis % x.ndim, num_keys=1)
         return jnp.sort(x, axis), jnp.argsort(x, axis), pair
 
-    values, places, (keys, others) = f(x)
-    np.testing.assert_array_equal(places, order)
+    values, positions, (keys, others) = f(x)
+    np.testing.assert_array_equal(positions, order)
     for found, want in ((values, x), (keys, x), (others, -x)):
         want = np.take_along_axis(want, order, axis)
         np.testing.assert_array_equal(np.asarray(found).astype(np.float64), want.astype(np.float64))

@@ -46,7 +46,7 @@ ONE_KERNEL: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", ONE_KERNEL)
-def test_one_kernel_computes_at_the_gathered_places(name: str) -> None:
+def test_one_kernel_computes_at_the_gathered_indices(name: str) -> None:
     function, args = ONE_KERNEL[name]
     program = run(function, args)
     assert ladder.n_kernels(program) == 1, program.text("kernel")

@@ -19,7 +19,7 @@ def operand(*shape):
 
 
 def attention(q, k, v):
-    """Operands and result (batch, place, head, feature)."""
+    """Operands and result (batch, position, head, feature)."""
     weights = weft.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k) * 0.25, axis=-1)
     return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
 
@@ -31,7 +31,7 @@ def attention_by_transposes(q, k, v):
 
 
 def attention_of_heads(q, k, v):
-    """The same with the heads ahead of the places."""
+    """The same with the heads ahead of the positions."""
     weights = weft.nn.softmax(jnp.einsum("bhqd,bhkd->bhqk", q, k) * 0.25, axis=-1)
     return jnp.einsum("bhqk,bhkd->bhqd", weights, v)
 

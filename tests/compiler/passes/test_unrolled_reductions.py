@@ -151,7 +151,7 @@ def test_reductions_of_users_are_rewritten_too() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_place_of_the_only_element_is_an_array() -> None:
+def test_the_position_of_the_only_element_is_an_array() -> None:
     assert jnp.argmax(3.0).item() == 0 and jnp.argmin(np.float32(2)).item() == 0
     rows = weft.jit(lambda x, y: (jnp.argmax(x, axis=1), y[jnp.argmax(x, axis=1)], jnp.sort(jnp.argmin(x, axis=1))))
     found = rows(np.ones((3, 1), np.float32), np.arange(2.0, 5.0, dtype=np.float32))

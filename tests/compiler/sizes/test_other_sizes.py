@@ -202,10 +202,10 @@ def test_updates_of_rows(shapes, checked, op, data):
     expected, single = x.copy(), x.copy()
     ufunc = {"set": None, "add": np.add, "max": np.maximum}[op]
     spread = np.broadcast_to(values, (*shape, *x.shape[1:]))
-    for place in np.ndindex(*shape):
-        index = indices[place] + extent * (indices[place] < 0)
+    for at in np.ndindex(*shape):
+        index = indices[at] + extent * (indices[at] < 0)
         if 0 <= index < extent:
-            expected[index] = spread[place] if ufunc is None else ufunc(expected[index], spread[place])
+            expected[index] = spread[at] if ufunc is None else ufunc(expected[index], spread[at])
     if -extent <= one < extent:
         single[one] = 2 if ufunc is None else ufunc(single[one], 2)
     with config.context("check", checked):

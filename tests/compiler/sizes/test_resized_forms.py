@@ -54,7 +54,7 @@ PROGRAMS_OF_XP = {
     "distances": lambda xp, x, w, v, labels: ((x[:, None] - x[None, :9]) ** 2).sum(-1),
     "rows by index": lambda xp, x, w, v, labels: x[xp.minimum(labels, x.shape[0] - 1)],
     # what is known of these differs between sizes
-    "first places": lambda xp, x, w, v, labels: xp.where(xp.arange(x.shape[0]) < 52, 1.0, 2.0) * x.sum(1),
+    "first positions": lambda xp, x, w, v, labels: xp.where(xp.arange(x.shape[0]) < 52, 1.0, 2.0) * x.sum(1),
     "least of two": lambda xp, x, w, v, labels: (
         x * xp.minimum(xp.asarray(1 / x.shape[0], np.float32), np.float32(0.0195))
     ),
@@ -97,13 +97,13 @@ def test_gradients_of_a_batch(function):
             got = gradient(w, v, x, *(labels,)[: few - 3])
             counts.append(_compiled())
             step = 1e-2
-            for place, (values, ours) in enumerate(zip((w, v), got, strict=True)):
+            for number, (values, ours) in enumerate(zip((w, v), got, strict=True)):
                 changed = values.astype(np.float64)
                 ends = []
                 for sign in (1, -1):
                     changed = values.astype(np.float64)
                     changed[0, 0] += sign * step
-                    both = (changed, v) if place == 0 else (w, changed)
+                    both = (changed, v) if number == 0 else (w, changed)
                     ends.append(function(np, x, *both, *(labels,)[: few - 3]))
                 np.testing.assert_allclose(ours[0, 0], (ends[0] - ends[1]) / (2 * step), rtol=2e-2, atol=2e-4)
     assert counts[0] == counts[1] == counts[2] == 1 and counts[-1] <= 2
@@ -159,41 +159,41 @@ def test_numbers_of_extents_in_inner_functions():
             np.testing.assert_allclose(jitted(x), min(1 / n, 0.0195) * x + min(x.sum(), 0.0195) * x, rtol=1e-5)
 
 
-# jitted functions of x f32[n,4] and places u8[20], which are outside of small arrays
-OF_PLACES = {
+# jitted functions of x f32[n,4] and indices u8[20], which are outside of small arrays
+OF_INDICES = {
     "at most": (
-        lambda x, places: jnp.take(x[1:] + x[:-1], places, axis=0, mode="clip"),
-        lambda x, places: (x[1:] + x[:-1])[np.minimum(places, len(x) - 2)],
+        lambda x, indices: jnp.take(x[1:] + x[:-1], indices, axis=0, mode="clip"),
+        lambda x, indices: (x[1:] + x[:-1])[np.minimum(indices, len(x) - 2)],
     ),
     "none outside": (
-        lambda x, places: (x * 2).at[places].get(mode="fill", fill_value=9, wrap_negative_indices=False),
-        lambda x, places: np.where(places[:, None] < len(x), (x * 2)[np.minimum(places, len(x) - 1)], 9),
+        lambda x, indices: (x * 2).at[indices].get(mode="fill", fill_value=9, wrap_negative_indices=False),
+        lambda x, indices: np.where(indices[:, None] < len(x), (x * 2)[np.minimum(indices, len(x) - 1)], 9),
     ),
     "backwards": (
-        lambda x, places: (x[::-1] * 2).at[places].get(mode="fill", fill_value=9, wrap_negative_indices=False),
-        lambda x, places: np.where(places[:, None] < len(x), (x[::-1] * 2)[np.minimum(places, len(x) - 1)], 9),
+        lambda x, indices: (x[::-1] * 2).at[indices].get(mode="fill", fill_value=9, wrap_negative_indices=False),
+        lambda x, indices: np.where(indices[:, None] < len(x), (x[::-1] * 2)[np.minimum(indices, len(x) - 1)], 9),
     ),
 }
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32])
-@pytest.mark.parametrize("name", OF_PLACES)
+@pytest.mark.parametrize("name", OF_INDICES)
 def test_bounds_of_indices(name, dtype):
     """The largest index follows from an extent, and is the largest of its dtype where the array has more rows."""
-    function, expected = OF_PLACES[name]
+    function, expected = OF_INDICES[name]
     jitted = weft.jit(function)
-    places = np.random.default_rng(0).integers(0, 256, 20).astype(dtype)
+    indices = np.random.default_rng(0).integers(0, 256, 20).astype(dtype)
     for n in (300, 301, 302, 100, 200, 40):
         x = np.random.default_rng(n).normal(size=(n, 4)).astype(np.float32)
-        np.testing.assert_array_equal(jitted(x, places), expected(x, places.astype(np.int32)), err_msg=str(n))
+        np.testing.assert_array_equal(jitted(x, indices), expected(x, indices.astype(np.int32)), err_msg=str(n))
 
 
 def test_bounds_that_equal_an_extent():
     """The largest index is another extent at the first two sizes: a literal of the program."""
-    jitted = weft.jit(lambda x, places: x.at[places + places.shape[0]].get(mode="clip"))
+    jitted = weft.jit(lambda x, indices: x.at[indices + indices.shape[0]].get(mode="clip"))
     for n, m in ((21, 20), (22, 21), (100, 20), (200, 30), (5, 30), (5, 600)):
-        x, places = np.random.default_rng(n).normal(size=(n, 4)).astype(np.float32), np.arange(m, dtype=np.int32)
-        np.testing.assert_array_equal(jitted(x, places), x[np.minimum(places + m, n - 1)], err_msg=str((n, m)))
+        x, indices = np.random.default_rng(n).normal(size=(n, 4)).astype(np.float32), np.arange(m, dtype=np.int32)
+        np.testing.assert_array_equal(jitted(x, indices), x[np.minimum(indices + m, n - 1)], err_msg=str((n, m)))
 
 
 @weft.jit

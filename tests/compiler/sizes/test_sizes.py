@@ -25,19 +25,19 @@ def layernorm(x):
 
 
 def rows_of(x):
-    """Places in the rows of an array, from its values."""
+    """Indices in the rows of an array, from its values."""
     return (x.sum(1) * 5).astype(int)
 
 
-def place_of(x):
-    """A place in an array, from its values."""
+def index_of(x):
+    """An index in an array, from its values."""
     return (x.sum() * 5).astype(int)
 
 
 def halves_of(x):
     """Two slices of a computed value: where they are most of it, it is stored."""
     rows, y = max(x.shape[0] // 3, 5), jnp.exp(x)
-    parts = [lax.dynamic_slice_in_dim(y, place_of(x) + k, rows, 0) for k in (0, 1)]
+    parts = [lax.dynamic_slice_in_dim(y, index_of(x) + k, rows, 0) for k in (0, 1)]
     return parts[0] - parts[1]
 
 
@@ -71,7 +71,7 @@ PROGRAMS = {
     "pad between": lambda x: lax.pad(x, np.float32(0), ((1, 0, 2), (0, 0, 1))).sum(1),
     "sum of pads": lambda x: jnp.pad(x, ((0, 5), (0, 0))) + jnp.pad(x, ((5, 0), (0, 0))),
     "pad of a mean": lambda x: jnp.pad(x - x.mean(0, keepdims=True), 1).sum(0),
-    "places within": lambda x: x.sum() * (jnp.arange(-50, 50) * 7 % x.shape[0] + jnp.arange(100) // (x.shape[1] - 9)),
+    "indices within": lambda x: x.sum() * (jnp.arange(-50, 50) * 7 % x.shape[0] + jnp.arange(100) // (x.shape[1] - 9)),
     "equal divisors and masks": lambda x: (x * 99).astype(int) % x.shape[0] + (x.shape[0] - 1) * x.shape[1],
     "quotients": lambda x: (x * 9).astype(int) // 7 % 4,
     "powers": lambda x: x**2 + abs(x) ** 0.5,
@@ -86,7 +86,7 @@ PROGRAMS = {
     "counts between borders": lambda x: jnp.histogram(x, bins=10)[0],
     "between points": lambda x: jnp.interp(x[:, 0], jnp.linspace(-1, 1, 9), jnp.arange(9.0)) if x.size else x,
     "last of pieces": lambda x: jnp.concatenate([x[:, 0], x[:1, 0] * 2, x[:, 0]])[len(x)] + x if x.size else x,
-    "place in pieces": lambda x: jnp.concatenate([x[:, 0] * 2, x[:, 0] + 1])[9] + x if x.size and len(x) > 4 else x,
+    "index in pieces": lambda x: jnp.concatenate([x[:, 0] * 2, x[:, 0] + 1])[9] + x if x.size and len(x) > 4 else x,
     "columns in turn": lambda x: jnp.stack([x, x + 1], axis=-1) * 2,
     "halves": lambda x: jnp.split(x, [1], axis=1)[1] * 2,
     "rows taken": lambda x: x[rows_of(x)] * 2,
@@ -104,23 +104,23 @@ PROGRAMS = {
     "rows added up or dropped": lambda x: x.at[rows_of(x) * 3].add(x * 2, mode="drop"),
     "columns set": lambda x: x.at[:, jnp.arange(3) * 2].set(7.0, mode="clip"),
     "gradient of rows taken": weft.grad(lambda x: jnp.tanh(x[rows_of(x)] * x).sum()),
-    "row at a place": lambda x: jnp.exp(x)[place_of(x)] * x[place_of(x) + 1] if x.size else x,
-    "element at a place": lambda x: x[place_of(x), -1] * x[-2:, place_of(x)].sum() if x.size else x,
-    "window at a place": lambda x: (
-        lax.dynamic_slice(jnp.tanh(x - x.sum(1, keepdims=True)) * 2, (place_of(x), 1), (2, x.shape[1] // 2)).T
+    "row at an index": lambda x: jnp.exp(x)[index_of(x)] * x[index_of(x) + 1] if x.size else x,
+    "element at an index": lambda x: x[index_of(x), -1] * x[-2:, index_of(x)].sum() if x.size else x,
+    "window at an index": lambda x: (
+        lax.dynamic_slice(jnp.tanh(x - x.sum(1, keepdims=True)) * 2, (index_of(x), 1), (2, x.shape[1] // 2)).T
         if x.shape[0] > 1
         else x
     ),
-    "slices at places": lambda x: halves_of(x) if x.shape[0] > 5 else x,
-    "row of a product": lambda x: (x @ x.T)[place_of(x)] + 1 if x.size else x,
-    "row written at a place": lambda x: (
-        lax.dynamic_update_index_in_dim(x * 2, jnp.cos(x[0]), place_of(x), 0) + 1 if x.size else x
+    "slices at indices": lambda x: halves_of(x) if x.shape[0] > 5 else x,
+    "row of a product": lambda x: (x @ x.T)[index_of(x)] + 1 if x.size else x,
+    "row written at an index": lambda x: (
+        lax.dynamic_update_index_in_dim(x * 2, jnp.cos(x[0]), index_of(x), 0) + 1 if x.size else x
     ),
     "corner written": lambda x: lax.dynamic_update_slice(x, x[:1, :1] + 1, (x.shape[0] - 1, 0)) if x.size else x,
     "inside added to": lambda x: x.at[1:-1, 1:-1].add(x[2:, 1:-1] * 2 - x[1:-1, :-2]) if min(x.shape) > 2 else x,
     "all rows but some": lambda x: x.at[2:].set(x[:-2] * 2) if len(x) > 2 else x,
     "between zeros": lambda x: jnp.zeros((x.shape[0] + 3, x.shape[1] + 1), x.dtype).at[2:-1, :-1].set(jnp.exp(x)),
-    "row set": lambda x: x.at[place_of(x)].set(x[0] * 2) if x.size else x,
+    "row set": lambda x: x.at[index_of(x)].set(x[0] * 2) if x.size else x,
     "last row added to": lambda x: (x * 2).at[-1].add(1.0).at[0].set(3.0) if len(x) else x,
     "column of zeros set": lambda x: jnp.zeros_like(x).at[:, -1].set(x[:, 0]) if x.size else x,
     "element of each row added to": lambda x: x.at[jnp.arange(len(x)), rows_of(x)].add(1.0, mode="clip"),
@@ -136,7 +136,7 @@ PROGRAMS = {
     ),
     "steps over rows": lambda x: lax.scan(lambda c, row: (c * 0.5 + row, c.sum()), x.sum(0), x * 2),
     "as many steps as rows": lambda x: lax.fori_loop(0, x.shape[0], lambda i, c: c * 0.5 + i, x.sum()) + x,
-    "steps at places": lambda x: (
+    "steps at indices": lambda x: (
         lax.fori_loop(0, x.shape[0], lambda i, c: c + (x * 2)[i] * i, x[-1] * 0) if len(x) else x
     ),
     "steps by products": lambda x: (
@@ -200,8 +200,9 @@ REWRITTEN_OR_STEPS = (
     "quotients", "powers", "gradient", "product", "gradient of products", "product of halves", "sums so far", "sorted",
     "columns in turn", "halves", "rows taken", "both ends", "rolled", "counted from an end",
     "sums from the end", "elements of rows' squares", "rows added up",
-    "gradient of rows taken", "noise", "row at a place", "element at a place", "window at a place", "row of a product",
-    "row written at a place", "corner written", "inside added to", "all rows but some", "between zeros", "row set",
+    "gradient of rows taken", "noise", "row at an index", "element at an index", "window at an index",
+    "row of a product", "row written at an index", "corner written", "inside added to", "all rows but some",
+    "between zeros", "row set",
     "as many steps as rows",
     "last row added to", "column of zeros set", "element of each row added to", "element of each row of zeros",
 )  # fmt: skip
@@ -220,7 +221,7 @@ REWRITTEN_OR_STEPS = (
         ("sorted columns", (6, 10), [(8, 12), (70, 50)]),
         ("counts between borders", (60, 50), [(58, 60), (70, 55)]),  # of fewer a loop computes them again
         ("between points", (60, 7), [(58, 13), (70, 50)]),  # a loop over few points is another one
-        ("place in pieces", (16, 10), [(18, 12), (70, 50)]),
+        ("index in pieces", (16, 10), [(18, 12), (70, 50)]),
         *[(name, (6, 18), [(8, 21), (70, 50)]) for name in REWRITTEN_OR_STEPS],
         *[(name, (30, 280), [(28, 290), (70, 500)]) for name in PROGRAMS if name.startswith(("steps", "one of"))],
     ],

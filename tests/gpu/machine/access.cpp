@@ -95,8 +95,8 @@ void reach(Warp& w, const Instruction& in, uint32_t bytes, Kind kind, Access& ac
 void reach(Warp& w, const Instruction& in, const Address& where, uint32_t bytes, Kind kind, Access& access) {
   Launch& launch = *w.launch;
   const bool is_short = where.is_short;
-  const uint64_t* base = is_short ? nullptr : w.src<uint64_t>(where.place);
-  const uint32_t* narrow = is_short ? w.src<uint32_t>(where.place) : nullptr;
+  const uint64_t* base = is_short ? nullptr : w.src<uint64_t>(where.slot);
+  const uint32_t* narrow = is_short ? w.src<uint32_t>(where.slot) : nullptr;
   const uint64_t plus = uint64_t(where.offset) + (where.space == Space::frame ? w.frame_local() : 0);
   Allocation*& hint = launch.hints[size_t(&in - w.frames.back().function->code.data()) % launch.hints.size()];
   if (launch.checks(kUninitialised) && (w.active & ~w.written[where.index]))

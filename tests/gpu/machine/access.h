@@ -20,13 +20,13 @@ void undefine(Warp& w, const Access& access, int lane, uint32_t first, uint32_t 
 
 // The operand of an instruction that is an address.
 struct Address {
-  uint32_t place, index;
+  uint32_t slot, index;
   bool is_short;
   Space space;
   int64_t offset;
 };
 
-// Fills the places of the active lanes. ``bytes`` of each are read, written or both.
+// Fills the slots of the active lanes. ``bytes`` of each are read, written or both.
 void reach(Warp& w, const Instruction& in, const Address& where, uint32_t bytes, Kind kind, Access& access);
 void reach(Warp& w, const Instruction& in, uint32_t bytes, Kind kind, Access& access);
 

@@ -34,9 +34,9 @@ const Register* Decoder::find_register(const std::string& name) const {
     }
     if (type == Type::none) continue;
     const uint32_t size = type == Type::pred ? 4 : uint32_t(std::max(2, bytes_of(type))) * kLanes;
-    const uint32_t align = std::min(size, 64u), place = (function.register_bytes + align - 1) / align * align;
-    function.register_bytes = place + size;
-    return &at->registers.emplace(name, Register{place, function.registers++, type}).first->second;
+    const uint32_t align = std::min(size, 64u), slot = (function.register_bytes + align - 1) / align * align;
+    function.register_bytes = slot + size;
+    return &at->registers.emplace(name, Register{slot, function.registers++, type}).first->second;
   }
   return nullptr;
 }
@@ -62,7 +62,7 @@ int Decoder::result(const std::string& name, int bytes) {
   }
   const Register& r = reg(name);
   if (bytes && width(r.type) != bytes) refuse(name + " has " + std::to_string(width(r.type)) + " bytes");
-  in.d[in.nd] = r.place;
+  in.d[in.nd] = r.slot;
   in.di[in.nd++] = r.index;
   return width(r.type);
 }
@@ -117,7 +117,7 @@ int Decoder::operand(const std::string& text, Type type, bool any_width) {
   }
   const Register& r = reg(text);
   if (!any_width && width(r.type) != bytes) refuse(text + " has " + std::to_string(width(r.type)) + " bytes");
-  in.s[in.ns] = r.place;
+  in.s[in.ns] = r.slot;
   in.si[in.ns++] = r.index;
   return width(r.type);
 }
@@ -189,7 +189,7 @@ void decode(Decoder& d) {
   d.in.rounding = d.rounding();
   if (!d.st.guard.empty()) {
     const Register& r = d.reg(d.st.guard);
-    d.in.guard = r.place + 1;  // so that 0 is none
+    d.in.guard = r.slot + 1;  // so that 0 is none
     d.in.guard_index = r.index;
     d.in.negated = d.st.negated;
   }

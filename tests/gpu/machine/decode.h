@@ -1,4 +1,4 @@
-// What decoders of instructions share: the statement at hand, its operands as places of registers and constants.
+// What decoders of instructions share: the statement at hand, its operands as slots of registers and constants.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 namespace ptx {
 
 struct Register {
-  uint32_t place, index;
+  uint32_t slot, index;
   Type type;
 };
 
@@ -22,7 +22,7 @@ struct Scope {
   std::map<std::string, Type> families;      // %r of %r<6>
   std::map<std::string, Type> names;         // registers by their whole name
   std::map<std::string, Register> registers; // those that were used
-  std::map<std::string, uint32_t> params;    // places of parameters of calls in the frame
+  std::map<std::string, uint32_t> params;    // slots of parameters of calls in the frame
   std::map<std::string, uint32_t> param_bytes;
   std::map<std::string, std::pair<std::vector<uint32_t>, std::vector<uint32_t>>> prototypes;  // bytes of results, inputs
 };
@@ -53,7 +53,7 @@ class Decoder {
   uint32_t constant(uint64_t value, int bytes);
   // An address: the base becomes operand, or a constant, and the space and offset are set.
   void address(const RawOperand& raw, Space space);
-  // The place of a named variable or parameter.
+  // The slot of a named variable or parameter.
   bool variable(const std::string& name, uint64_t* value) const;
   const RawOperand& op(size_t k) const;
   void count(size_t least, size_t most) const;

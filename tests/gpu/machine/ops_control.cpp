@@ -72,7 +72,7 @@ void fence(Warp& w, const Instruction&) {
   w.yields = true;
 }
 
-uint32_t uniform(const Warp& w, uint32_t place) { return w.src<uint32_t>(place)[w.first_lane()]; }
+uint32_t uniform(const Warp& w, uint32_t slot) { return w.src<uint32_t>(slot)[w.first_lane()]; }
 
 void barrier(Warp& w, const Instruction& in) {  // mode: 1: it only arrives; extra: 1 + reduction
   if (w.active != w.all && w.launch->checks(kDivergence)) {
@@ -104,13 +104,13 @@ bool decode_call(Decoder& d) {
   auto found = d.module.functions.find(callee);
   if (found != d.module.functions.end()) site.function = found->second.get();
   else d.operand(callee, Type::b64);
-  auto place = [&](const std::string& name) {
+  auto slot = [&](const std::string& name) {
     for (Scope* s = d.scope.get(); s != nullptr; s = s->outer.get())
       if (auto p = s->params.find(name); p != s->params.end()) return Parameter{name, p->second, s->param_bytes[name]};
     d.refuse("there is no parameter " + name);
   };
-  for (const std::string& name : results) site.outputs.push_back(place(name));
-  for (const std::string& name : inputs) site.inputs.push_back(place(name));
+  for (const std::string& name : results) site.outputs.push_back(slot(name));
+  for (const std::string& name : inputs) site.inputs.push_back(slot(name));
   in.extra = uint32_t(d.function.calls.size());
   d.function.calls.push_back(site);
   in.strict = true;

@@ -10,11 +10,11 @@ namespace ptx {
 namespace {
 
 // The lanes that an instruction names must be here, and among them those that run it.
-uint32_t together(const Warp& w, const Instruction& in, uint32_t place) {
-  const uint32_t named = w.src<uint32_t>(place)[w.first_lane()];
+uint32_t together(const Warp& w, const Instruction& in, uint32_t slot) {
+  const uint32_t named = w.src<uint32_t>(slot)[w.first_lane()];
   if (w.launch->checks(kDivergence)) {
     for (uint32_t rest = w.active; rest; rest &= rest - 1)
-      if (w.src<uint32_t>(place)[__builtin_ctz(rest)] != named)
+      if (w.src<uint32_t>(slot)[__builtin_ctz(rest)] != named)
         w.fault("divergent", "the lanes name different members", __builtin_ctz(rest));
     if ((named & w.all) & ~w.active)
       w.fault("divergent", "it names lane " + std::to_string(__builtin_ctz(named & w.all & ~w.active)) +

@@ -1,4 +1,4 @@
-// A PTX module as the machine runs it: functions with decoded instructions, variables with their places.
+// A PTX module as the machine runs it: functions with decoded instructions, variables with their slots.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ constexpr int kLanes = 32;
 constexpr uint64_t kSharedWindow = uint64_t{1} << 56;  // generic addresses of shared memory begin here
 constexpr uint64_t kLocalWindow = uint64_t{1} << 57;   // and those of local memory here
 constexpr uint32_t kSharedStart = 1024;                // the hardware keeps the bytes before it
-constexpr uint32_t kConstant = 0x80000000u;            // of an operand's place: it lies among the constants
+constexpr uint32_t kConstant = 0x80000000u;            // of an operand's slot: it lies among the constants
 
 enum class Type : uint8_t {
   none, pred, b8, u8, s8, b16, u16, s16, f16, bf16, b32, u32, s32, f32, tf32, f16x2, bf16x2, b64, u64, s64, f64, b128,
@@ -44,7 +44,7 @@ enum class Pipe : uint8_t { fma, alu, integer, special, fp64, memory, control, t
 
 struct Instruction {
   Run run = nullptr;
-  uint32_t d[8] = {}, s[10] = {};        // places of results and operands in the registers or constants
+  uint32_t d[8] = {}, s[10] = {};        // slots of results and operands in the registers or constants
   uint32_t di[8] = {}, si[10] = {};      // numbers of the registers; 0: a constant
   uint8_t nd = 0, ns = 0;                // how many of them
   uint8_t width[2] = {};                 // bytes of the registers of a result and of an operand, where they differ from type
@@ -58,7 +58,7 @@ struct Instruction {
   bool masks = false;                    // the operation itself says which results are defined
   bool join = false;                     // lanes may meet again here
   bool negated = false;                  // the guard
-  uint32_t guard = 0;                    // place of the predicate; 0: none
+  uint32_t guard = 0;                    // slot of the predicate; 0: none
   uint32_t guard_index = 0;
   int64_t offset = 0;                    // added to an address
   uint32_t target = 0, meet = 0;         // of a branch: the next instruction, and where its sides meet again

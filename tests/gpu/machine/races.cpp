@@ -22,16 +22,16 @@ bool ordered(const Warp& w, const Touch& before, uint32_t thread) {
 }
 
 [[noreturn]] void report(const Warp& w, const Instruction& in, const Touch& before, int lane, const char* did,
-                         const char* does, const std::string& place) {
+                         const char* does, const std::string& shown) {
   const uint32_t threads = w.launch->threads, thread = before.thread - 1;
-  w.fault("race", place + " " + did + " by thread " + std::to_string(thread % threads) + " of block " +
+  w.fault("race", shown + " " + did + " by thread " + std::to_string(thread % threads) + " of block " +
                       std::to_string(thread / threads) + " (line " + std::to_string(before.line / 2) + ") " + does +
                       " with nothing in between that orders the two", lane);
   (void)in;
 }
 
-template <class Place>
-void note(Warp& w, const Instruction& in, int lane, Mark& m, Kind kind, Place place) {
+template <class Shown>
+void note(Warp& w, const Instruction& in, int lane, Mark& m, Kind kind, Shown shown) {
   if (m.launch != w.launch->serial) {
     m = Mark{};
     m.launch = w.launch->serial;
@@ -43,12 +43,12 @@ void note(Warp& w, const Instruction& in, int lane, Mark& m, Kind kind, Place pl
     return before.thread != 0 && before.thread != thread && !(strong && (before.line & 1)) && !ordered(w, before, thread);
   };
   if (races(m.writer))
-    report(w, in, m.writer, lane, "was written", kind == Kind::read ? "and is read here" : "and is written here", place());
+    report(w, in, m.writer, lane, "was written", kind == Kind::read ? "and is read here" : "and is written here", shown());
   if (kind != Kind::read) {
     for (const Touch* reader : {&m.reader, &m.other})
-      if (races(*reader)) report(w, in, *reader, lane, "was read", "and is written here", place());
+      if (races(*reader)) report(w, in, *reader, lane, "was read", "and is written here", shown());
     if (w.launch->checks(kWrittenOnce) && m.writer.thread && m.writer.thread != thread)
-      w.fault("written twice", place() + " was written by thread " + std::to_string((m.writer.thread - 1) % w.launch->threads) +
+      w.fault("written twice", shown() + " was written by thread " + std::to_string((m.writer.thread - 1) % w.launch->threads) +
                                    " of block " + std::to_string((m.writer.thread - 1) / w.launch->threads) + " (line " +
                                    std::to_string(m.writer.line / 2) + ") too", lane);
     m.writer = now;

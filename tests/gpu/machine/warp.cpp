@@ -79,7 +79,7 @@ void Warp::part(const std::vector<Group>& groups, uint32_t meet) {
   }
   const uint32_t frame = uint32_t(frames.size() - 1);
   if (levels.back().meet == meet && levels.back().frame == frame) {
-    levels.pop_back();  // all of them are waited for at the same place further down
+    levels.pop_back();  // all of them are waited for at the same instruction further down
   } else {
     levels.back().pc = meet;
   }

@@ -81,16 +81,16 @@ struct Warp {
   std::vector<double> ready;    // of each register
 
   template <class T>
-  const T* src(uint32_t place) const {
-    return reinterpret_cast<const T*>(place & kConstant ? constants + (place ^ kConstant) : registers + place);
+  const T* src(uint32_t slot) const {
+    return reinterpret_cast<const T*>(slot & kConstant ? constants + (slot ^ kConstant) : registers + slot);
   }
   template <class T>
-  T* dst(uint32_t place) {
-    return reinterpret_cast<T*>(registers + place);
+  T* dst(uint32_t slot) {
+    return reinterpret_cast<T*>(registers + slot);
   }
-  uint32_t pred(uint32_t place) const { return *src<uint32_t>(place); }
-  void set_pred(uint32_t place, uint32_t value) {
-    uint32_t* p = dst<uint32_t>(place);
+  uint32_t pred(uint32_t slot) const { return *src<uint32_t>(slot); }
+  void set_pred(uint32_t slot, uint32_t value) {
+    uint32_t* p = dst<uint32_t>(slot);
     *p = (*p & ~active) | (value & active);
   }
 
@@ -115,8 +115,8 @@ struct Warp {
 
 // d[lane] = f(lane) for the active lanes.
 template <class D, class F>
-inline void fill(Warp& w, uint32_t place, F f) {
-  D* d = w.dst<D>(place);
+inline void fill(Warp& w, uint32_t slot, F f) {
+  D* d = w.dst<D>(slot);
   if (w.active == ~0u) {
 #pragma GCC ivdep
     for (int lane = 0; lane < kLanes; ++lane) d[lane] = f(lane);
@@ -161,18 +161,18 @@ void ternary(Warp& w, const Instruction& in) {
 }
 
 // The value of a lane of an operand of some bytes.
-inline uint64_t lane_value(const Warp& w, uint32_t place, int bytes, int lane) {
+inline uint64_t lane_value(const Warp& w, uint32_t slot, int bytes, int lane) {
   switch (bytes) {
-    case 2: return w.src<uint16_t>(place)[lane];
-    case 4: return w.src<uint32_t>(place)[lane];
-    default: return w.src<uint64_t>(place)[lane];
+    case 2: return w.src<uint16_t>(slot)[lane];
+    case 4: return w.src<uint32_t>(slot)[lane];
+    default: return w.src<uint64_t>(slot)[lane];
   }
 }
-inline void set_lane(Warp& w, uint32_t place, int bytes, int lane, uint64_t value) {
+inline void set_lane(Warp& w, uint32_t slot, int bytes, int lane, uint64_t value) {
   switch (bytes) {
-    case 2: w.dst<uint16_t>(place)[lane] = uint16_t(value); break;
-    case 4: w.dst<uint32_t>(place)[lane] = uint32_t(value); break;
-    default: w.dst<uint64_t>(place)[lane] = value; break;
+    case 2: w.dst<uint16_t>(slot)[lane] = uint16_t(value); break;
+    case 4: w.dst<uint32_t>(slot)[lane] = uint32_t(value); break;
+    default: w.dst<uint64_t>(slot)[lane] = value; break;
   }
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft._base import lazy, unbuilt
-from weft.dispatch import devices as placing
+from weft.dispatch import devices as dispatch_devices
 from weft.dispatch.calls import jit
 
 __all__ = ["Client", "backends", "clear_backends", "get_backend", "get_default_device"]
@@ -19,17 +19,17 @@ class Client:
     platform_version = "cpu"
     runtime_type = "weft"
 
-    def devices(self) -> list[placing.Device]:
-        return placing.devices("cpu")
+    def devices(self) -> list[dispatch_devices.Device]:
+        return dispatch_devices.devices("cpu")
 
-    def local_devices(self) -> list[placing.Device]:
-        return placing.devices("cpu")
+    def local_devices(self) -> list[dispatch_devices.Device]:
+        return dispatch_devices.devices("cpu")
 
     def device_count(self) -> int:
-        return placing.device_count("cpu")
+        return dispatch_devices.device_count("cpu")
 
     def local_device_count(self) -> int:
-        return placing.device_count("cpu")
+        return dispatch_devices.device_count("cpu")
 
     def process_index(self) -> int:
         return 0
@@ -52,13 +52,13 @@ def get_backend(platform: Any = None) -> Any:
     if isinstance(platform, Client):
         return _CPU
     if platform is None:
-        return placing.devices()[0].client or _CPU
+        return dispatch_devices.devices()[0].client or _CPU
     return _CPU if platform == "cpu" else lazy.plugins.find(platform)
 
 
-def get_default_device() -> placing.Device:
+def get_default_device() -> dispatch_devices.Device:
     """The device that computations run on unless told otherwise."""
-    return placing.BY_NUMBER[placing.default_place() >> 1]
+    return dispatch_devices.BY_NUMBER[dispatch_devices.default_place() >> 1]
 
 
 def clear_backends() -> None:

@@ -88,17 +88,17 @@ class _Rows:
 
 
 def _piece(part: Any, name: str, least_rank: int, first: int) -> Any:
-    """An array of at least ``least_rank`` axes; new ones stand before its own, or behind from place ``first`` on."""
+    """An array of at least ``least_rank`` axes; new ones stand before its own, or behind from position ``first`` on."""
     own = _vector(part, name) if isinstance(part, slice) else creation.asarray(part)
     rank = max(len(promotion.shape_of(own)), 1)
     piece = creation.array(own, copy=False, ndmin=least_rank)
     added = least_rank - rank
     if added <= 0 or first == -1:
         return piece
-    place = first + added + 1 if first < 0 else first
-    if not 0 <= place <= added:
+    position = first + added + 1 if first < 0 else first
+    if not 0 <= position <= added:
         raise ValueError(f"[{name}] the first axis cannot stand at {first} among {least_rank} axes")
-    return lax.transpose(piece, [*range(place), *range(added, added + rank), *range(place, added)])
+    return lax.transpose(piece, [*range(position), *range(added, added + rank), *range(position, added)])
 
 
 mgrid = _Grid(sparse=False)

@@ -93,8 +93,8 @@ def diagflat(v: Any, k: int = 0) -> Array:
     size = count + abs(k)
     zeros = lax.full((size * size,), 0, promotion.dtype_of(flat))
     along = creation.arange(count)
-    places = along + k + along * size if k >= 0 else along + (along - k) * size
-    return lax.reshape(index_updates.IndexUpdate(zeros, places).set(flat), (size, size))
+    indices = along + k + along * size if k >= 0 else along + (along - k) * size
+    return lax.reshape(index_updates.IndexUpdate(zeros, indices).set(flat), (size, size))
 
 
 @jit(static_argnames=("offset", "axis1", "axis2"))
@@ -238,8 +238,8 @@ def kaiser(M: int, beta: Any) -> Array:
     count, dtype = _window("kaiser", M)
     if count <= 1:
         return creation.ones(count, dtype)
-    places = np.linspace(-1, 1, count)
-    arch = np.sqrt((1 - places) * (1 + places)).astype(dtype)
+    points = np.linspace(-1, 1, count)
+    arch = np.sqrt((1 - points) * (1 + points)).astype(dtype)
     beta = promotion.convert(beta, dtype)
     height = lax.mul(arch, lax.broadcast(beta, (count,)))
     scaled = lax.div(lax.bessel_i0e(height), lax.broadcast(lax.bessel_i0e(lax.abs(beta)), (count,)))

@@ -117,20 +117,20 @@ def _ordered_product(
     options: dict[str, Any],
 ) -> Any:
     """dot_general after the squeezes, then one transpose into the wanted order of axes."""
-    operands, places = [], []
+    operands, positions = [], []
     for side, x in enumerate((a, b)):
         kept = [d for d in range(len(promotion.shape_of(x))) if d not in squeezed[side]]
-        places.append({d: i for i, d in enumerate(kept)})
+        positions.append({d: i for i, d in enumerate(kept)})
         operands.append(lax.squeeze(x, tuple(squeezed[side])) if squeezed[side] else x)
     numbers = (
-        ((places[0][contracted[0]],), (places[1][contracted[1]],)),
-        (tuple(places[0][left] for left, _ in shared), tuple(places[1][right] for _, right in shared)),
+        ((positions[0][contracted[0]],), (positions[1][contracted[1]],)),
+        (tuple(positions[0][left] for left, _ in shared), tuple(positions[1][right] for _, right in shared)),
     )
     result = _product(operands[0], operands[1], numbers, **options)
     produced: list[tuple[str, int]] = [("batch", i) for i in range(len(shared))]
     for side, letter in enumerate("ab"):
         used = {contracted[side], *(pair[side] for pair in shared)}
-        produced += [(letter, d) for d in places[side] if d not in used]
+        produced += [(letter, d) for d in positions[side] if d not in used]
     wanted = order + [(letter, d) for letter, d in zip("ab", free, strict=True) if d is not None]
     permutation = tuple(produced.index(axis) for axis in wanted if axis[0] != "one")
     result = rearrange.permuted(result, permutation)

@@ -108,7 +108,7 @@ def _path(arguments: tuple[Any, ...], optimize: Any) -> tuple[tuple[Any, ...], t
 
 
 def _numbered(shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Shapes with small numbers in place of extents, equal ones for equal extents; 0 and 1 stay."""
+    """Shapes with small numbers instead of extents, equal ones for equal extents; 0 and 1 stay."""
     numbers = {0: 0, 1: 1}
     return tuple([tuple([numbers.setdefault(extent, len(numbers)) for extent in shape]) for shape in shapes])
 
@@ -202,25 +202,25 @@ def _sum_repeats(x: Any, names: str, counts: collections.Counter[str], kept: str
     for name, count in counts.items():
         if count == 1:
             continue
-        places = [d for d, other in enumerate(names) if other == name]
-        diagonal = _on_diagonal(promotion.shape_of(x), places)
+        dims = [d for d, other in enumerate(names) if other == name]
+        diagonal = _on_diagonal(promotion.shape_of(x), dims)
         x = lax.select(diagonal, x, lax.full_like(x, 0))
         if name in kept:
-            x = _sum(x, places[:-1], preferred)
-            names = "".join(other for d, other in enumerate(names) if d not in places[:-1])
+            x = _sum(x, dims[:-1], preferred)
+            names = "".join(other for d, other in enumerate(names) if d not in dims[:-1])
         else:
-            x = _sum(x, places, preferred)
+            x = _sum(x, dims, preferred)
             names = names.replace(name, "")
     return x, names
 
 
-def _on_diagonal(extents: tuple[int, ...], places: list[int]) -> Any:
-    """bool of shape ``extents``, true where the indices along all ``places`` are equal."""
-    inner = tuple(extents[d] for d in places)
-    iotas = [lax.broadcasted_iota(np.uint32, inner, d) for d in range(len(places))]
+def _on_diagonal(extents: tuple[int, ...], dims: list[int]) -> Any:
+    """bool of shape ``extents``, true where the indices along all ``dims`` are equal."""
+    inner = tuple(extents[d] for d in dims)
+    iotas = [lax.broadcasted_iota(np.uint32, inner, d) for d in range(len(dims))]
     equal = [lax.eq(x, y) for x, y in itertools.pairwise(iotas)]
     diagonal = functools.reduce(lax.bitwise_and, equal)
-    return diagonal if inner == extents else lax.broadcast_in_dim(diagonal, extents, tuple(places))
+    return diagonal if inner == extents else lax.broadcast_in_dim(diagonal, extents, tuple(dims))
 
 
 def _squeezed(x: Any, names: str, shape_other: dict[str, int]) -> tuple[Any, str]:

@@ -184,8 +184,8 @@ def _slogdet_small_jvp(primals: Any, tangents: Any) -> Any:
 def _exchanged(pivots: Any) -> Any:
     """How many rows are exchanged with another."""
     extents = promotion.shape_of(pivots)
-    places = lax.broadcasted_iota(promotion.dtype_of(pivots), extents, len(extents) - 1)
-    return reductions.count_nonzero(pivots != places, axis=-1)
+    indices = lax.broadcasted_iota(promotion.dtype_of(pivots), extents, len(extents) - 1)
+    return reductions.count_nonzero(pivots != indices, axis=-1)
 
 
 @custom_jvp.custom_jvp
@@ -480,7 +480,7 @@ def cond(x: Any, p: Any = None) -> Array:
 
 
 def tensorinv(a: Any, ind: int = 2) -> Array:
-    """The inverse of a as a matrix from its last axes to its first ``ind``; the axes change places.
+    """The inverse of a as a matrix from its last axes to its first ``ind``; the axes are exchanged.
 
     ValueError where the two sides have different numbers of elements, or ``ind`` is not positive.
 

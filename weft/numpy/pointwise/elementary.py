@@ -267,7 +267,7 @@ def _logaddexp2_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _weighted_tangents(result: Any, x1: Any, x2: Any, t1: Any, t2: Any, power: Callable[[Any], Any]) -> Any:
-    """Tangents weighted by each operand's share of the sum, with 0 in place of inf, whose differences are NaN."""
+    """Tangents weighted by each operand's share of the sum, with 0 instead of inf, whose differences are NaN."""
 
     def finite(x: Any) -> Any:
         size = lax.real(x) if dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating) else x

@@ -83,7 +83,7 @@ def rint(x: Any, /) -> Array:
 
 
 def round(a: Any, decimals: int = 0, out: None = None) -> Array:
-    """``a`` rounded to ``decimals`` places, ties to even; complex numbers by component.
+    """``a`` rounded to ``decimals`` digits after the point, ties to even; complex numbers by component.
 
     NotImplementedError for ``out``, and for negative ``decimals`` of integers.
 
@@ -123,7 +123,7 @@ _round = functools.partial(jit, static_argnums=(1,))(_as_round)
 
 @functools.partial(jit, static_argnames=("decimals",))
 def around(a: Any, decimals: int = 0, out: None = None) -> Array:
-    """``a`` rounded to ``decimals`` places, the same as ``round``.
+    """``a`` rounded to ``decimals`` digits after the point, the same as ``round``.
 
     >>> around(1.5).item()
     2.0

@@ -153,10 +153,10 @@ class ufunc(metaclass=_UfuncType):
         shape = promotion.shape_of(array)
         initial = self.identity if initial is None else initial
         dtype = self._dtype(array, array) if dtype is None else dtypes.check_user_dtype(dtype, "reduce")
-        place = 0 if axis is None else axes.canonical_axis(axis, len(shape))
-        kept = (1,) * len(shape) if axis is None else (*shape[:place], 1, *shape[place + 1 :])
-        rows = self._rows(array, axis, place)
-        masks = None if where is None else self._rows(rearrange.broadcast_to(where, shape), axis, place)
+        dim = 0 if axis is None else axes.canonical_axis(axis, len(shape))
+        kept = (1,) * len(shape) if axis is None else (*shape[:dim], 1, *shape[dim + 1 :])
+        rows = self._rows(array, axis, dim)
+        masks = None if where is None else self._rows(rearrange.broadcast_to(where, shape), axis, dim)
         count, rest = promotion.shape_of(rows)[0], promotion.shape_of(rows)[1:]
         if count == 0 and initial is None:
             raise ValueError(f"zero-size array to reduction operation {self.__name__} which has no identity")
@@ -173,8 +173,8 @@ class ufunc(metaclass=_UfuncType):
         result = scan.scan(step, start, elements)[0] if count > first else start
         return rearrange.reshape(result, kept) if keepdims else result
 
-    def _rows(self, array: Any, axis: int | None, place: int) -> Any:
-        return rearrange.ravel(array) if axis is None else rearrange.moveaxis(array, place, 0)
+    def _rows(self, array: Any, axis: int | None, dim: int) -> Any:
+        return rearrange.ravel(array) if axis is None else rearrange.moveaxis(array, dim, 0)
 
     @functools.partial(jit, static_argnames=("self", "axis", "dtype"))
     def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
@@ -193,17 +193,17 @@ class ufunc(metaclass=_UfuncType):
         array = creation.asarray(a)
         shape = promotion.shape_of(array)
         dtype = np.dtype(self._dtype(array, array) if dtype is None else dtypes.check_user_dtype(dtype, "accumulate"))
-        place = axes.canonical_axis(axis, len(shape))
+        dim = axes.canonical_axis(axis, len(shape))
         if math.prod(shape) == 0:
             return lax.full(shape, 0, dtype)
-        rows = promotion.convert(rearrange.moveaxis(array, place, 0), dtype)
+        rows = promotion.convert(rearrange.moveaxis(array, dim, 0), dtype)
 
         def step(value: Any, row: Any) -> tuple[Any, Any]:
             new = promotion.convert(self(value, row), dtype)
             return new, new
 
         later = scan.scan(step, rows[0], rows[1:])[1]
-        return rearrange.moveaxis(lax.concatenate([rows[:1], later], 0), 0, place)
+        return rearrange.moveaxis(lax.concatenate([rows[:1], later], 0), 0, dim)
 
     @functools.partial(jit, static_argnames=("self", "axis", "dtype"))
     def reduceat(self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
@@ -226,18 +226,18 @@ class ufunc(metaclass=_UfuncType):
             raise ValueError(f"reduceat: indices must be one-dimensional, got indices.shape={starts.shape!r}")
         if axis is None or isinstance(axis, (tuple, list)):
             raise ValueError("reduceat requires a single integer axis.")
-        place = axes.canonical_axis(axis, len(shape))
-        others = [d for d in range(len(shape)) if d != place]
-        end = creation.asarray([shape[place]], dtype=starts.dtype)
+        dim = axes.canonical_axis(axis, len(shape))
+        others = [d for d in range(len(shape)) if d != dim]
+        end = creation.asarray([shape[dim]], dtype=starts.dtype)
         first = rearrange.expand_dims(starts, others)
         last = rearrange.expand_dims(lax.concatenate([starts[1:], end], 0), others)
 
         def step(i: Any, value: Any) -> Any:
-            row = rearrange.expand_dims(taking.take(array, i, axis=place), place)
+            row = rearrange.expand_dims(taking.take(array, i, axis=dim), dim)
             inside = (i > first) & (i < last)
             return selection.where(inside, promotion.convert(self(value, row), value.dtype), value)
 
-        return while_loop.fori_loop(0, shape[place], step, taking.take(array, starts, axis=place))
+        return while_loop.fori_loop(0, shape[dim], step, taking.take(array, starts, axis=dim))
 
     # -- the others -----------------------------------------------------------------------------------------------
 
@@ -281,18 +281,18 @@ class ufunc(metaclass=_UfuncType):
         if all(isinstance(item, (slice, int, type(None), type(Ellipsis))) for item in items):  # none occurs twice
             return array.at[items].set(self(array[items], *values))
         size = math.prod(array.shape)
-        places = creation.arange(size).reshape(array.shape).at[items].get(mode="fill", fill_value=size)
-        spread = [rearrange.ravel(rearrange.broadcast_to(value, places.shape)) for value in values]
-        return self._one_by_one(array, rearrange.ravel(places), *spread)
+        targets = creation.arange(size).reshape(array.shape).at[items].get(mode="fill", fill_value=size)
+        spread = [rearrange.ravel(rearrange.broadcast_to(value, targets.shape)) for value in values]
+        return self._one_by_one(array, rearrange.ravel(targets), *spread)
 
     @functools.partial(jit, static_argnums=(0,))
-    def _one_by_one(self, array: Any, places: Any, *operands: Any) -> Any:
-        """The function applied at places of the flattened array; those past its end are left out."""
+    def _one_by_one(self, array: Any, targets: Any, *operands: Any) -> Any:
+        """The function applied at targets in the flattened array; those past its end are left out."""
 
         def step(k: Any, flat: Any) -> Any:
-            return flat.at[places[k]].set(self(flat[places[k]], *[operand[k] for operand in operands]))
+            return flat.at[targets[k]].set(self(flat[targets[k]], *[operand[k] for operand in operands]))
 
-        return while_loop.fori_loop(0, places.size, step, rearrange.ravel(array)).reshape(array.shape)
+        return while_loop.fori_loop(0, targets.size, step, rearrange.ravel(array)).reshape(array.shape)
 
 
 def give_methods(jitted: Callable[..., Any], nin: int, identity: Any, **special: Any) -> None:

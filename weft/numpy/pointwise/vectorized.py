@@ -60,12 +60,12 @@ def vectorize(
                 f"keyword arguments {sorted(named)} cannot be vectorized over {context}: pass them by position, or "
                 "name them in `excluded`"
             )
-        empty = [place for place, arg in enumerate(moving) if arg is None]
+        empty = [index for index, arg in enumerate(moving) if arg is None]
         if empty:
-            if any(place < len(ins) and ins[place] != () for place in empty):
+            if any(index < len(ins) and ins[index] != () for index in empty):
                 raise ValueError(f"Cannot pass None at locations {set(empty)} with signature={signature!r}")
             function, moving, _ = _without(function, moving, {}, empty)
-            ins = [dims for place, dims in enumerate(ins) if place not in empty]
+            ins = [dims for index, dims in enumerate(ins) if index not in empty]
         arrays = [creation.asarray(arg) for arg in moving]
         shape, sizes = _dimensions(arrays, ins, context)
         _check_ranks(arrays, ins, signature)
@@ -75,23 +75,23 @@ def vectorize(
 
 
 def _left_out(excluded: Collection[int | str], args: Sequence[Any]) -> list[bool]:
-    return [place in excluded for place in range(len(args))]
+    return [index in excluded for index in range(len(args))]
 
 
 def _without(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], excluded: Collection[Any]
 ) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
-    """(the function with the excluded arguments filled in, the other arguments by place, those by name)."""
-    fixed = {place: arg for place, arg in enumerate(args) if place in excluded}
+    """(the function with the excluded arguments filled in, the other arguments by position, those by name)."""
+    fixed = {index: arg for index, arg in enumerate(args) if index in excluded}
     fixed_named = {name: value for name, value in kwargs.items() if name in excluded}
 
     def rest(*moving: Any, **named: Any) -> Any:
         given = list(moving)
-        for place, arg in fixed.items():
-            given.insert(place, arg)
+        for index, arg in fixed.items():
+            given.insert(index, arg)
         return function(*given, **named, **fixed_named)
 
-    moving = [arg for place, arg in enumerate(args) if place not in fixed]
+    moving = [arg for index, arg in enumerate(args) if index not in fixed]
     return rest, moving, {name: value for name, value in kwargs.items() if name not in fixed_named}
 
 
@@ -197,24 +197,24 @@ def _mapped(
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Array:
     """``func1d(slice, *args, **kwargs)`` of every one-dimensional slice of ``arr`` along ``axis``.
 
-    What it gives takes the place of the axis. ``func1d`` is mapped, so that it runs once, on a traced slice.
+    What it gives replaces the axis. ``func1d`` is mapped, so that it runs once, on a traced slice.
 
     >>> apply_along_axis(reductions.sum, 0, np.ones((2, 3), np.float32)).tolist()
     [2.0, 2.0, 2.0]
     """
     promotion.check_arraylike("apply_along_axis", arr)
     rank = len(promotion.shape_of(arr))
-    place = operator.index(axis)
-    if not -rank <= place < rank:
-        raise errors.AxisError(f"axis {place} is out of bounds for array of dimension {rank}")
-    place %= rank
+    along = operator.index(axis)
+    if not -rank <= along < rank:
+        raise errors.AxisError(f"axis {along} is out of bounds for array of dimension {rank}")
+    along %= rank
 
     def function(piece: Any) -> Any:
         return func1d(piece, *args, **kwargs)
 
-    for dim in range(1, rank - place):
+    for dim in range(1, rank - along):
         function = vmap(function, in_axes=dim, out_axes=-1)
-    for _ in range(place):
+    for _ in range(along):
         function = vmap(function)
     return function(promotion.as_array(arr))
 
@@ -274,8 +274,8 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         raise ValueError(
             f"with {count} condition(s), either {count} or {count + 1} functions are expected; got {len(functions)}"
         )
-    numbers = {place: f for place, f in enumerate(functions) if not callable(f)}
-    called = tuple([(place, f) for place, f in enumerate(functions) if callable(f)])
+    numbers = {number: f for number, f in enumerate(functions) if not callable(f)}
+    called = tuple([(number, f) for number, f in enumerate(functions) if callable(f)])
     conditions = creation.asarray(condlist, dtype=bool)
     return _piecewise(promotion.as_array(x), conditions, numbers, called, args, kw)
 
@@ -285,14 +285,14 @@ def _piecewise(x: Any, conditions: Any, numbers: dict[int, Any], called: Any, ar
     dtype = promotion.dtype_of(x)
     functions = dict(called)
 
-    def case(place: int) -> Callable[[Any], Any]:
-        if place in functions:
-            return lambda v: creation.asarray(functions[place](v, *args, **kw), dtype=dtype)
-        return lambda v: creation.asarray(numbers[place], dtype=dtype)
+    def case(number: int) -> Callable[[Any], Any]:
+        if number in functions:
+            return lambda v: creation.asarray(functions[number](v, *args, **kw), dtype=dtype)
+        return lambda v: creation.asarray(numbers[number], dtype=dtype)
 
     count = promotion.shape_of(conditions)[0]
     none = creation.zeros_like(conditions[:1])
     running = reductions.cumsum(joining.concatenate([none, conditions], 0), axis=0)
     first = reductions.argmax(running, axis=0)
-    cases = [case(place) for place in range(count + 1)]
+    cases = [case(number) for number in range(count + 1)]
     return vectorize(lambda index, v: branches.switch(index, cases, v))(first, x)

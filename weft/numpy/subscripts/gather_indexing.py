@@ -120,22 +120,22 @@ class _Walk:
         self.axis_of: dict[int, int] = {}  # item -> axis
         self.truths: list[int] = []
         own = iter(shape)
-        for place, item in enumerate(self.items):
+        for index, item in enumerate(self.items):
             if item is None or item is Ellipsis:
                 continue
-            axis = self.axis_of[place] = len(self.extents)
+            axis = self.axis_of[index] = len(self.extents)
             truth = isinstance(item, Operand) and item.truth
             if truth:
                 self.truths.append(axis)
             self.extents.append(1 if truth else next(own))
         self.dtype = _position_dtype(max(self.extents, default=0))
         self.values = {
-            place: self._wrapped(item, operands, self.extents[self.axis_of[place]], layout.wrap)
-            for place, item in enumerate(self.items)
+            index: self._wrapped(item, operands, self.extents[self.axis_of[index]], layout.wrap)
+            for index, item in enumerate(self.items)
             if isinstance(item, Position | Operand)
         }
         self.has_arrays = any(promotion.shape_of(value) for value in self.values.values())
-        empty = [axis for place in self.values if self.extents[axis := self.axis_of[place]] == 0]
+        empty = [axis for index in self.values if self.extents[axis := self.axis_of[index]] == 0]
         if empty and not self.has_arrays:
             raise IndexError(f"index is out of bounds for axis {empty[0]} with size 0")
         self.parts: list[tuple[Any, tuple[int, ...]]] = []  # components: a value, and its dimensions of the block
@@ -174,17 +174,17 @@ class _Walk:
         together = arrays == list(range(arrays[0], arrays[-1] + 1)) if arrays else False
         if arrays and not together:
             self._add_arrays(arrays)
-        for place, item in enumerate(self.items):
-            if place in self.values:
-                if together and place == arrays[0]:
+        for index, item in enumerate(self.items):
+            if index in self.values:
+                if together and index == arrays[0]:
                     self._add_arrays(arrays)
                 elif not arrays:
-                    self._add_scalar(place)
+                    self._add_scalar(index)
             elif item is None:
                 self.new_axes.append(self.rank)
                 self.rank += 1
             elif item is not Ellipsis:
-                self._add_cut(item, self.axis_of[place])
+                self._add_cut(item, self.axis_of[index])
         return Selection(
             self._index_vectors(),
             tuple(self.offset_dims),
@@ -214,20 +214,20 @@ class _Walk:
         self.rank += len(shape)
         return dims
 
-    def _add_arrays(self, places: list[int]) -> None:
+    def _add_arrays(self, items: list[int]) -> None:
         """All arrays, broadcast together."""
-        values = [self.values[place] for place in places]
+        values = [self.values[index] for index in items]
         shape = promotion.broadcast_shapes(*map(promotion.shape_of, values))
         spread = [promotion.broadcast_to(value, shape) for value in values]
         converted = [promotion.convert(value, self.dtype) for value in spread]
         dims = self._add_block(shape)
-        for place, value in zip(places, converted, strict=True):
-            self._add_component(self.axis_of[place], value, dims)
-            self._collapse(self.axis_of[place])
+        for index, value in zip(items, converted, strict=True):
+            self._add_component(self.axis_of[index], value, dims)
+            self._collapse(self.axis_of[index])
 
-    def _add_scalar(self, place: int) -> None:
-        axis = self.axis_of[place]
-        self._add_component(axis, promotion.convert(self.values[place], self.dtype), ())
+    def _add_scalar(self, index: int) -> None:
+        axis = self.axis_of[index]
+        self._add_component(axis, promotion.convert(self.values[index], self.dtype), ())
         self._collapse(axis)
 
     def _add_cut(self, cut: basic_indexing.Cut, axis: int) -> None:

@@ -144,8 +144,8 @@ def _masked(x: Any, whole: tuple[Any, ...]) -> Any:
     values = np.asarray(x)
     if len(masks) == 1 and masks[0].shape == values.shape[: masks[0].ndim]:
         rows = values.reshape((masks[0].size, *values.shape[masks[0].ndim :]))
-        places = interruptible(masks[0].size, np.flatnonzero, masks[0])
-        return promotion.constant(interruptible(values.size, rows.take, places, axis=0), x.weak_type, x.dtype)
+        indices = interruptible(masks[0].size, np.flatnonzero, masks[0])
+        return promotion.constant(interruptible(values.size, rows.take, indices, axis=0), x.weak_type, x.dtype)
     try:
         picked = interruptible(values.size, values.__getitem__, tuple(masks))
     except IndexError:

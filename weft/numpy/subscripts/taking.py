@@ -77,29 +77,29 @@ def _take(
     if axis is None:
         a, axis = rearrange.ravel(a), 0
     shape = promotion.shape_of(a)
-    place = axes.canonical_axis(axis, len(shape))
+    dim = axes.canonical_axis(axis, len(shape))
     taken = promotion.shape_of(indices)
     if promotion.dtype_of(indices) == np.bool_:
         indices = promotion.convert(indices, np.dtype(np.int32))
     if not dtypes.issubdtype(promotion.dtype_of(indices), np.integer):
         raise ValueError("indices must have an integer type")
     if 0 in taken:
-        return lax.full_like(a, 0, shape=(*shape[:place], *taken, *shape[place + 1 :]))
-    if shape[place] == 0:
+        return lax.full_like(a, 0, shape=(*shape[:dim], *taken, *shape[dim + 1 :]))
+    if shape[dim] == 0:
         raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
-    indices, parsed = _by_mode(indices, shape[place], mode)
+    indices, parsed = _by_mode(indices, shape[dim], mode)
     rank = len(taken)
     numbers = lax.GatherDimensionNumbers(
-        offset_dims=(*range(place), *range(place + rank, len(shape) + rank - 1)),
-        collapsed_slice_dims=(place,),
-        start_index_map=(place,),
+        offset_dims=(*range(dim), *range(dim + rank, len(shape) + rank - 1)),
+        collapsed_slice_dims=(dim,),
+        start_index_map=(dim,),
     )
     with check_scopes.as_given(mode):  # here too, since a call outside of jit traces this in a program of its own
         return lax.gather(
             a,
             lax.broadcast_in_dim(indices, (*taken, 1), tuple(range(rank))),
             numbers,
-            (*shape[:place], 1, *shape[place + 1 :]),
+            (*shape[:dim], 1, *shape[dim + 1 :]),
             mode=parsed,
             fill_value=fill_value,
             **promises,
@@ -132,7 +132,7 @@ def take_along_axis(
     """For each position of the other axes, elements of ``arr`` along ``axis`` at ``indices``, as argsort gives them.
 
     The other axes of both are broadcast together. ``mode`` and ``fill_value`` are those of ``x.at[].get`` with the
-    default "fill"; mode "one_hot" compares and adds in place of a gather. From an axis of extent 0 come zeros.
+    default "fill"; mode "one_hot" compares and adds instead of a gather. From an axis of extent 0 come zeros.
 
     TypeError for indices that are no integers, ValueError for different ranks.
 
@@ -149,39 +149,39 @@ def take_along_axis(
     shape, taken = promotion.shape_of(arr), promotion.shape_of(indices)
     if len(shape) != len(taken):
         raise ValueError(f"indices and arr must have the same number of dimensions; {len(taken)} vs. {len(shape)}")
-    place = axes.canonical_axis(axis, len(shape))
-    one = (*shape[:place], 1, *shape[place + 1 :])
+    dim = axes.canonical_axis(axis, len(shape))
+    one = (*shape[:dim], 1, *shape[dim + 1 :])
     result_shape = promotion.broadcast_shapes(taken, one)
-    if shape[place] == 0 or 0 in result_shape:
+    if shape[dim] == 0 or 0 in result_shape:
         return lax.full(result_shape, 0, promotion.dtype_of(arr))
     parsed = lax.GatherScatterMode.FILL_OR_DROP if mode is None else lax.GatherScatterMode.from_any(mode)
-    wide = dtypes.canonicalize_dtype(np.int64 if shape[place] >= 2**31 else np.int32)
+    wide = dtypes.canonicalize_dtype(np.int64 if shape[dim] >= 2**31 else np.int32)
     if np.dtype(dtype).itemsize < wide.itemsize or dtypes.issubdtype(dtype, np.unsignedinteger):
         indices = promotion.convert(indices, wide)
     if wrap_negative_indices is None or wrap_negative_indices:
         integer = promotion.dtype_of(indices)
         negative = lax.lt(indices, np.asarray(0, integer))
-        wrapped = lax.add(indices, core.scalar(shape[place], integer))
+        wrapped = lax.add(indices, core.scalar(shape[dim], integer))
         indices = lax.select_n(negative, promotion.as_array(indices), wrapped)
     if parsed is lax.GatherScatterMode.ONE_HOT:
-        return _selected_along(arr, indices, place)
+        return _selected_along(arr, indices, dim)
     with check_scopes.as_given(mode):
-        return _gather_along(arr, indices, place, parsed, fill_value)
+        return _gather_along(arr, indices, dim, parsed, fill_value)
 
 
-def _selected_along(arr: Any, indices: Any, place: int) -> Any:
+def _selected_along(arr: Any, indices: Any, dim: int) -> Any:
     """Mode "one_hot": every element is compared with every index, without a gather; 0 where there is none."""
-    arr, dtype = lax.expand_dims(arr, (place,)), promotion.dtype_of(arr)
-    indices = lax.expand_dims(indices, (place + 1,))
-    numbers = lax.broadcasted_iota(promotion.dtype_of(indices), promotion.shape_of(arr), place + 1)
+    arr, dtype = lax.expand_dims(arr, (dim,)), promotion.dtype_of(arr)
+    indices = lax.expand_dims(indices, (dim + 1,))
+    numbers = lax.broadcasted_iota(promotion.dtype_of(indices), promotion.shape_of(arr), dim + 1)
     hit = lax.eq(*promotion.promote_shapes(numbers, indices))
     chosen = selection.where(hit, arr, np.asarray(0, dtype))
     if dtype == np.bool_:
-        return reductions.any(chosen, axis=place + 1)
-    return reductions.sum(chosen, axis=place + 1, dtype=dtype)
+        return reductions.any(chosen, axis=dim + 1)
+    return reductions.sum(chosen, axis=dim + 1, dtype=dtype)
 
 
-def _gather_along(arr: Any, indices: Any, place: int, mode: Any, fill_value: Any) -> Any:
+def _gather_along(arr: Any, indices: Any, dim: int, mode: Any, fill_value: Any) -> Any:
     """One gather: axes that both have are batches, axes that only ``arr`` has are windows."""
     shape, taken = promotion.shape_of(arr), promotion.shape_of(indices)
     block: list[int] = []  # extents of the index vectors' dimensions
@@ -191,7 +191,7 @@ def _gather_along(arr: Any, indices: Any, place: int, mode: Any, fill_value: Any
     sizes: list[int] = []
     target = 0
     for axis, (own, given) in enumerate(zip(shape, taken, strict=True)):
-        if axis == place:
+        if axis == dim:
             target = len(sizes)
             sizes.append(1)
             block.append(given)
@@ -286,14 +286,14 @@ def repeat(
             return rearrange.repeat_evenly(a, repeats=int(counts.reshape(()).item()), axis=axis)
     if axis is None:
         a, axis = rearrange.ravel(a), 0
-    place = axes.canonical_axis(axis, len(promotion.shape_of(a)))
+    dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
     counts = rearrange.ravel(repeats) if isinstance(repeats, core.Tracer) else np.ravel(repeats)
-    extent = promotion.shape_of(a)[place]
+    extent = promotion.shape_of(a)[dim]
     if counts.shape == (1,):
         counts = promotion.broadcast_to(counts, (extent,))
     if counts.shape[0] != extent:
         raise ValueError(
-            f"repeats must have the length of the axis: {counts.shape[0]} counts for {extent} elements of axis {place}"
+            f"repeats must have the length of the axis: {counts.shape[0]} counts for {extent} elements of axis {dim}"
         )
     total = (
         int(np.sum(counts))
@@ -302,12 +302,12 @@ def repeat(
     )
     if extent == 0 or total == 0:
         shape = promotion.shape_of(a)
-        return lax.full_like(a, 0, shape=(*shape[:place], total if extent else 0, *shape[place + 1 :]))
-    return take(a, _sources(promotion.as_array(counts), total), axis=place)
+        return lax.full_like(a, 0, shape=(*shape[:dim], total if extent else 0, *shape[dim + 1 :]))
+    return take(a, _sources(promotion.as_array(counts), total), axis=dim)
 
 
 def _sources(counts: Any, total: int) -> Any:
-    """Which element each place of a repetition comes from: a running count of the places where elements begin."""
+    """Which element each index of a repetition comes from: a running count of the indices where elements begin."""
     before = index_updates.IndexUpdate(rearrange.roll(counts, 1), 0).set(0)
     begins = reductions.cumsum(before)
     zeros = creation.zeros(total, np.dtype(np.int32))
@@ -325,10 +325,10 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     values = np.asarray(core.concrete_or_error(None, filt, "Error arose in the `filt` argument of trim_zeros()"))
     shape = values.shape
     chosen = range(len(shape)) if axis is None else axes.canonical_axes(axis, len(shape))
-    places = interruptible(values.size, np.nonzero, values)
+    indices = interruptible(values.size, np.nonzero, values)
     cuts = [slice(None)] * len(shape)
     for dim in chosen:
-        found = places[dim]
+        found = indices[dim]
         first = int(found.min()) if found.size else shape[dim]
         last = int(found.max()) + 1 if found.size else shape[dim]
         start = first if "f" in trim.lower() else 0

@@ -248,7 +248,7 @@ def default_fill(dtype: Any) -> Any:
 # ---- reference
 
 
-def window_places(
+def window_positions(
     windows: kinds.Windows, shape: Sequence[int], indices: np.ndarray, windows_shape: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """(flat position in the array of each element of the windows, whether its window is inside); starts clamped."""
@@ -277,7 +277,7 @@ def _gather_reference(array: Any, indices: Any, **params: Any) -> np.ndarray:
     fill = _gather_fill(out, params)
     if not out.size:
         return np.zeros(out.shape, array.dtype)
-    flat, inside = window_places(_gather_windows(avals, out, params), array.shape, indices, out.shape)
+    flat, inside = window_positions(_gather_windows(avals, out, params), array.shape, indices, out.shape)
     found = array.reshape(-1)[flat]
     return found if fill is None else np.where(inside, found, fill).astype(array.dtype)
 

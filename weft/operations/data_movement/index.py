@@ -124,8 +124,8 @@ def _slice_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, slice_
         starts.insert(array_dim, zero)
         sizes = (*slice_sizes[:array_dim], size, *slice_sizes[array_dim:])
         return dynamic_slice_p.bind(array, *starts, slice_sizes=sizes), array_dim
-    places = tuple(range(len(slice_sizes)))
-    numbers = GatherDimensionNumbers(offset_dims=places, collapsed_slice_dims=(), start_index_map=places)
+    whole = tuple(range(len(slice_sizes)))
+    numbers = GatherDimensionNumbers(offset_dims=whole, collapsed_slice_dims=(), start_index_map=whole)
     return gather_p.batch(
         size, [array, _index_vectors(size, starts, start_dims)], [array_dim, 0], dimension_numbers=numbers,
         slice_sizes=slice_sizes, indices_are_sorted=array_dim is not None, unique_indices=array_dim is not None,

@@ -160,8 +160,8 @@ def _mul_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
     if type(tangents[2]) is not Zero:
         _need_unique(params)
         options = _options(params, "dimension_numbers", "indices_are_sorted", "unique_indices")
-        placed = scatter_add(_filled(_aval(array), 0), indices, tangents[2], **options)
-        total = linear_operations.add_any(total, arithmetic.mul(array, placed))
+        scattered = scatter_add(_filled(_aval(array), 0), indices, tangents[2], **options)
+        total = linear_operations.add_any(total, arithmetic.mul(array, scattered))
     return out, total
 
 

@@ -27,7 +27,7 @@ from weft.operations.data_movement.gather import (
     check_indices,
     check_sorted_dims,
     moved_dims,
-    window_places,
+    window_positions,
 )
 from weft.operations.general_reduce import check_elementwise, run_with_numpy
 from weft.operations.later import ops
@@ -128,27 +128,27 @@ def _scatter_reference(array: Any, indices: Any, updates: Any, *, update_jaxpr: 
         return out
     avals = [runtime.ShapedArray(x.shape, x.dtype) for x in (out, indices, updates)]
     windows = _scatter_windows(avals, avals[0], params)
-    places, inside = window_places(windows, out.shape, indices, updates.shape)
+    positions, inside = window_positions(windows, out.shape, indices, updates.shape)
     order = [*windows.batch, *[dim for dim in range(updates.ndim) if dim not in windows.batch]]
-    places, inside, values = [np.transpose(x, order).reshape(-1) for x in (places, inside, updates)]
+    positions, inside, values = [np.transpose(x, order).reshape(-1) for x in (positions, inside, updates)]
     if params["mode"] is not GatherScatterMode.CLIP:
-        places, values = places[inside], values[inside]
+        positions, values = positions[inside], values[inside]
     flat = out.reshape(-1)
-    for turn in _rounds(places):
-        old, new = flat[places[turn]], values[turn]
-        flat[places[turn]] = new if update_jaxpr is None else run_with_numpy(update_jaxpr, [old, new])[0]
+    for turn in _rounds(positions):
+        old, new = flat[positions[turn]], values[turn]
+        flat[positions[turn]] = new if update_jaxpr is None else run_with_numpy(update_jaxpr, [old, new])[0]
     return flat.reshape(out.shape)
 
 
-def _rounds(places: np.ndarray) -> list[np.ndarray]:
+def _rounds(positions: np.ndarray) -> list[np.ndarray]:
     """The positions of updates in rounds: the first update of every element, then the second one, and so on."""
-    if not places.size:
+    if not positions.size:
         return []
-    order = np.argsort(places, kind="stable")
-    ordered = places[order]
+    order = np.argsort(positions, kind="stable")
+    ordered = positions[order]
     first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
     starts = np.flatnonzero(first)
-    turn = np.arange(len(places)) - starts[np.cumsum(first) - 1]
+    turn = np.arange(len(positions)) - starts[np.cumsum(first) - 1]
     by_turn = np.argsort(turn, kind="stable")
     cuts = np.cumsum(np.bincount(turn))[:-1]
     return [order[part] for part in np.split(by_turn, cuts)]

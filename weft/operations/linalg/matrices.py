@@ -48,17 +48,17 @@ def complex_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _check_operands(name: str, ranks: Sequence[int], avals: Sequence[Any], integers: frozenset[int]) -> None:
-    for place, (rank, aval) in enumerate(zip(ranks, avals, strict=True)):
-        if place not in integers:
-            check_dtype(name, place, aval, FLOAT | COMPLEX)
+    for number, (rank, aval) in enumerate(zip(ranks, avals, strict=True)):
+        if number not in integers:
+            check_dtype(name, number, aval, FLOAT | COMPLEX)
             if aval.dtype not in LETTERS:
                 raise NotImplementedError(
-                    f"[{name}] operand {place} is {aval.str_short()}, and LAPACK has float32, float64, complex64 and "
+                    f"[{name}] operand {number} is {aval.str_short()}, and LAPACK has float32, float64, complex64 and "
                     "complex128 only. Convert it first, e.g. x.astype('float32')."
                 )
         if aval.ndim < rank:
-            raise TypeError(f"Input {place} to {name} must have rank at least {rank}, but got shape={aval.shape}")
-    same = [aval for place, aval in enumerate(avals) if place not in integers]
+            raise TypeError(f"Input {number} to {name} must have rank at least {rank}, but got shape={aval.shape}")
+    same = [aval for number, aval in enumerate(avals) if number not in integers]
     if len({aval.dtype for aval in same}) > 1:
         check_same_dtype(name, same)
     batches = [aval.ndim - rank for rank, aval in zip(ranks, avals, strict=True)]

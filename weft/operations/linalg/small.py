@@ -126,14 +126,14 @@ def lu(a: Any) -> list[Array]:
     order = [ops.full((count,), i, np.dtype(np.int32)) for i in range(m)]
     pivots = []
     for k in range(min(m, n)):
-        most, place = _size(rows[k][k]), ops.full((count,), k, np.dtype(np.int32))
+        most, pivot = _size(rows[k][k]), ops.full((count,), k, np.dtype(np.int32))
         for i in range(k + 1, m):
             size = _size(rows[i][k])
             larger = ops.gt(size, most)
-            most, place = ops.select(larger, size, most), ops.select(larger, ops.full_like(place, i), place)
-        pivots.append(place)
+            most, pivot = ops.select(larger, size, most), ops.select(larger, ops.full_like(pivot, i), pivot)
+        pivots.append(pivot)
         for i in range(k + 1, m):
-            here = ops.eq(place, ops.full_like(place, i))
+            here = ops.eq(pivot, ops.full_like(pivot, i))
             exchanged = [
                 (ops.select(here, y, x), ops.select(here, x, y)) for x, y in zip(rows[k], rows[i], strict=True)
             ]

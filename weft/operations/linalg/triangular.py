@@ -121,12 +121,12 @@ def _solve_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, left_s
         out = triangular_solve_p.bind(*mapped.all_in_front(size, values, dims), left_side=left_side, **params)
         return out, 0
     rank = len(shape_of(b))
-    place = rank - 1 if left_side else rank - 2
-    b = mapped.at(b, of_b, place)
+    mapped_dim = rank - 1 if left_side else rank - 2
+    b = mapped.at(b, of_b, mapped_dim)
     *batch, m, n, k = shape_of(b)
     flat = (*batch, m, n * k) if left_side else (*batch, m * n, k)
     out = triangular_solve_p.bind(a, ops.reshape(b, flat), left_side=left_side, **params)
-    return ops.reshape(out, (*batch, m, n, k)), place
+    return ops.reshape(out, (*batch, m, n, k)), mapped_dim
 
 
 triangular_solve_p.jvp, triangular_solve_p.transpose = _solve_jvp, _solve_transpose
@@ -180,8 +180,8 @@ def triangular_solve(
 
 
 def _product_typing(a: Any, c: Any, *, alpha: float, beta: float) -> Any:
-    for place, aval in enumerate((a, c)):
-        check_dtype("symmetric_product", place, aval, FLOAT)
+    for number, aval in enumerate((a, c)):
+        check_dtype("symmetric_product", number, aval, FLOAT)
     check_same_dtype("symmetric_product", (a, c))
     if a.ndim != c.ndim or a.ndim < 2:
         raise TypeError(f"symmetric_product expects two matrices of one batch, got {a.str_short()} and {c.str_short()}")

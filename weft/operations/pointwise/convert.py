@@ -249,12 +249,12 @@ def _bitcast_in_bytes(x: Any, new_dtype: np.dtype, old: int, new: int) -> Any:
     shape, small = core.get_aval(x).shape, min(old, new)
     if max(old, new) % small or 8 % small:
         raise ValueError(f"[bitcast_convert_type] {new_dtype.name} has {new} bits, no multiple or part of {old}")
-    places, mask = np.arange(0, min(max(old, new), 8), small, dtype=np.uint8), np.uint8((1 << small) - 1)
-    parts, as_bytes = len(places), {"new_dtype": np.dtype(np.uint8)}
+    shifts, mask = np.arange(0, min(max(old, new), 8), small, dtype=np.uint8), np.uint8((1 << small) - 1)
+    parts, as_bytes = len(shifts), {"new_dtype": np.dtype(np.uint8)}
     if new < old:
         bits = bitcast_convert_type(x, np.uint8) if old >= 8 else bitcast_convert_type_p.bind(x, **as_bytes)
         moved = ops.shift_right_logical(
-            ops.expand_dims(bits, (bits.ndim,)), np.broadcast_to(places, (*bits.shape, parts))
+            ops.expand_dims(bits, (bits.ndim,)), np.broadcast_to(shifts, (*bits.shape, parts))
         )
         whole = ops.reshape(ops.bitwise_and(moved, mask), (*shape, old // new))
         return bitcast_convert_type_p.bind(whole, new_dtype=new_dtype)
@@ -265,7 +265,7 @@ def _bitcast_in_bytes(x: Any, new_dtype: np.dtype, old: int, new: int) -> Any:
         )
     bits = ops.bitwise_and(bitcast_convert_type_p.bind(x, **as_bytes), mask)
     bits = ops.reshape(bits, (*shape[:-1], max(new // 8, 1), parts))
-    whole = ops.reduce_or(ops.shift_left(bits, np.broadcast_to(places, bits.shape)), (bits.ndim - 1,))
+    whole = ops.reduce_or(ops.shift_left(bits, np.broadcast_to(shifts, bits.shape)), (bits.ndim - 1,))
     if new > 8:
         return bitcast_convert_type(whole, new_dtype)
     return bitcast_convert_type_p.bind(ops.reshape(whole, shape[:-1]), new_dtype=new_dtype)

@@ -38,14 +38,14 @@ def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], 
     ((0, 3, 2, 1), (3, 2, 0, 1), (0, 3, 1, 2))
     """
     words = tuple(dimension_numbers)
-    for place, ((_, letters), word) in enumerate(zip(_LETTERS, words, strict=True)):
+    for index, ((_, letters), word) in enumerate(zip(_LETTERS, words, strict=True)):
         if any(word.count(letter) != 1 for letter in letters):
             raise TypeError(
-                f"convolution dimension_numbers[{place}] must contain the characters {letters[0]!r} and {letters[1]!r} "
+                f"convolution dimension_numbers[{index}] must contain the characters {letters[0]!r} and {letters[1]!r} "
                 f"exactly once, got {word}."
             )
         if len(set(word)) != len(word):
-            raise TypeError(f"convolution dimension_numbers[{place}] cannot have duplicate characters, got {word}.")
+            raise TypeError(f"convolution dimension_numbers[{index}] cannot have duplicate characters, got {word}.")
     spatial = [set(word) - set(letters) for (_, letters), word in zip(_LETTERS, words, strict=True)]
     if spatial[0] != spatial[1] or spatial[1] != spatial[2]:
         raise TypeError(
@@ -89,10 +89,10 @@ def conv_dimension_numbers(lhs_shape: Shape, rhs_shape: Shape, dimension_numbers
             f"convolution dimension_numbers list/tuple must be length 3, such as ('NHWC', 'HWIO', 'NHWC'), got "
             f"{len(dimension_numbers)}: {tuple(dimension_numbers)}"
         )
-    for place, word in enumerate(dimension_numbers):
+    for index, word in enumerate(dimension_numbers):
         if len(word) != rank:
             raise TypeError(
-                f"convolution dimension_numbers[{place}] must have len equal to the ndim of lhs and rhs, got "
+                f"convolution dimension_numbers[{index}] must have len equal to the ndim of lhs and rhs, got "
                 f"{len(word)} for lhs and rhs shapes {tuple(lhs_shape)} and {tuple(rhs_shape)}."
             )
     return ConvDimensionNumbers(*conv_general_permutations(dimension_numbers))
@@ -190,6 +190,6 @@ def conv_transpose_shape_tuple(
     lhs, rhs = in_spec_order(lhs_shape, specs[0]), in_spec_order(rhs_shape, specs[1])
     if isinstance(padding, str):
         padding = [transposed_padding(k, s, padding) for k, s in zip(rhs[2:], window_strides, strict=True)]
-    places = zip(lhs[2:], rhs[2:], window_strides, padding, strict=True)
-    space = [(n - 1) * s - k + 2 + low + high for n, k, s, (low, high) in places]
+    dims = zip(lhs[2:], rhs[2:], window_strides, padding, strict=True)
+    space = [(n - 1) * s - k + 2 + low + high for n, k, s, (low, high) in dims]
     return from_spec_order((lhs[0], rhs[0], *space), specs[2])

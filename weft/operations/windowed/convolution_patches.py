@@ -84,9 +84,9 @@ def conv_general_dilated_local(
     dimension_numbers: settings.ConvGeneralDilatedDimensionNumbers = None,
     precision: settings.PrecisionLike = None,
 ) -> Array:
-    """A convolution with a kernel of its own at every place (a locally connected layer).
+    """A convolution with a kernel of its own at every output position (a locally connected layer).
 
-    The spatial dimensions of ``rhs`` are places of the result; its input features are those of the windows, as
+    The spatial dimensions of ``rhs`` are positions of the result; its input features are those of the windows, as
     ``conv_general_dilated_patches`` orders them. Other parameters are those of ``conv_general_dilated``.
 
     >>> x, kernels = np.ones((1, 2, 5), np.float32), np.ones((3, 4, 4), np.float32)
@@ -109,7 +109,7 @@ def conv_general_dilated_local(
     shape = core.get_aval(lhs).shape
     numbers = convolution_numbers.conv_dimension_numbers(shape, (1, 1, *filter_shape), dimension_numbers)
     _, rhs_spec, out_spec = numbers
-    places = sorted(zip(out_spec[2:], rhs_spec[2:], strict=True))
-    batch = (tuple([out for out, _ in places]), tuple([kernel for _, kernel in places]))
+    pairs = sorted(zip(out_spec[2:], rhs_spec[2:], strict=True))
+    batch = (tuple([out for out, _ in pairs]), tuple([kernel for _, kernel in pairs]))
     out = ops.dot_general(patches, rhs, (((out_spec[1],), (rhs_spec[1],)), batch), precision=precision)
     return _moved(out, (-2, -1), out_spec[:2])

@@ -1,4 +1,4 @@
-"""``resample``: one dimension of an array at other places, each result a weighted sum of the few samples near it.
+"""``resample``: one dimension of an array at other positions, each result a weighted sum of the few samples near it.
 
 What ``weft.image.resize`` becomes where its matrix of weights is a narrow band: a product would multiply by zeros. Each
 result is a sum of slices that are gathered by constant indices, one for each tap; the transpose is the same with the
@@ -123,15 +123,15 @@ def band_of(how: Sampling) -> Band:
     """The weights of a sampling, computed in float64."""
     if how.back:
         band = band_of(how._replace(back=False))
-        places = band.starts[:, None] + np.arange(band.taps)
-        numbers = np.broadcast_to(np.arange(how.after)[:, None], places.shape)
-        return _banded(numbers, places, band.weights, how.extents)
+        positions = band.starts[:, None] + np.arange(band.taps)
+        numbers = np.broadcast_to(np.arange(how.after)[:, None], positions.shape)
+        return _banded(numbers, positions, band.weights, how.extents)
     kernel, step = KERNELS[how.method], how.before / how.after
     stretch = max(step, 1.0) if how.antialias else 1.0
-    places = (np.arange(how.after) + 0.5) * step - 0.5
-    near = np.floor(places - kernel.reach * stretch).astype(int)
+    positions = (np.arange(how.after) + 0.5) * step - 0.5
+    near = np.floor(positions - kernel.reach * stretch).astype(int)
     samples = near[:, None] + np.arange(math.ceil(2 * kernel.reach * stretch) + 2)
-    weights = kernel.weight(np, np.abs(places[:, None] - samples) / stretch)
+    weights = kernel.weight(np, np.abs(positions[:, None] - samples) / stretch)
     weights = normalized(np, np.where((samples >= 0) & (samples < how.before), weights, 0.0), 1)
     rows = np.broadcast_to(np.arange(how.after)[:, None], samples.shape)
     return _banded(samples, rows, weights, how.extents)

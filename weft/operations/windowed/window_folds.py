@@ -107,8 +107,8 @@ def by_regions(
         box = tuple([run.start for run in region]), tuple([run.step for run in region])
         counts = tuple([run.extent for run in region])
         taps = [
-            (place, [_read(array, place, counts) for array in arrays])
-            for place in itertools.product(*[run.taps for run in region])
+            (tap, [_read(array, tap, counts) for array in arrays])
+            for tap in itertools.product(*[run.taps for run in region])
         ]
         found.append((box, body(taps, counts)))
     shape = windows.shape(arrays[0].shape)
@@ -243,10 +243,10 @@ def _fits(windows: WindowMap, shape: Sequence[int]) -> bool:
 def blocks(
     windows: WindowMap, arrays: Sequence[Any], fill: Any, body: Callable[[list[Array], list[Array]], Array]
 ) -> Array:
-    """``body(values, places)`` where a block has outputs, otherwise ``fill``.
+    """``body(values, positions)`` where a block has outputs, otherwise ``fill``.
 
-    Values and places are arrays over elements and their blocks. The place along a dimension is that of the element in
-    the window of the array whose gradient this is, which begins with the block.
+    Values and positions are arrays over elements and their blocks. The position along a dimension is that of the
+    element in the window of the array whose gradient this is, which begins with the block.
     """
     shape: list[int] = []
     kept, cells = [], []
@@ -257,11 +257,11 @@ def blocks(
             cells.append((len(shape), along))
             shape.append(along.spacing)
     values = [ops.broadcast_in_dim(x, shape, kept) for x in arrays]
-    places = [ops.broadcasted_iota(np.int32, shape, dim) for dim, _ in cells]
-    out = body(values, places)
-    for place, (_, along) in zip(places, cells, strict=True):
+    positions = [ops.broadcasted_iota(np.int32, shape, dim) for dim, _ in cells]
+    out = body(values, positions)
+    for position, (_, along) in zip(positions, cells, strict=True):
         if along.window < along.spacing:
-            inside = ops.lt(place, np.int32(along.window))
+            inside = ops.lt(position, np.int32(along.window))
             out = ops.select(inside, out, ops.broadcast_in_dim(core.wide(fill), tuple(shape), ()))
     extents = [n * along.spacing for along, n in zip(windows.along, arrays[0].shape, strict=True)]
     out = ops.reshape(out, tuple(extents))
@@ -273,7 +273,7 @@ def blocks(
 
 
 def _spread(windows: WindowMap, arrays: Sequence[Any], how: Fold) -> list[Array]:
-    def body(values: list[Any], places: list[Any]) -> Array:
+    def body(values: list[Any], positions: list[Any]) -> Array:
         return values[0] if not how.starts else how.combine(how.start(values[0].shape), values)[0]
 
     if len(arrays) > 1:

@@ -60,7 +60,7 @@ def _selected_taps(where: WindowMap, operand: Any, select: Select, absent: Any) 
     dtype, none = np.dtype(np.uint8 if where.taps < 256 else np.int32), where.taps
 
     def body(taps: window_folds.Taps, counts: tuple[int, ...]) -> list[Array]:
-        values = {where.number(place): value for place, (value,) in taps}
+        values = {where.number(tap): value for tap, (value,) in taps}
         best, chosen = None, ops.full(counts, dtype.type(none))
         for number in range(where.taps) if absent is not None and taps else values:
             value = values[number] if number in values else ops.full(counts, absent)
@@ -75,12 +75,12 @@ def _selected_taps(where: WindowMap, operand: Any, select: Select, absent: Any) 
     return window_folds.by_regions(where, [operand], body)[0]
 
 
-def _selected_places(where: WindowMap, operand: Any, select: Select, absent: Any) -> Array:
+def _selected_positions(where: WindowMap, operand: Any, select: Select, absent: Any) -> Array:
     """The position of the element that each window selects, in row-major order; the size where it selects none."""
-    places = ops.reshape(ops.iota(np.int32, operand.size), operand.shape)
+    positions = ops.reshape(ops.iota(np.int32, operand.size), operand.shape)
     empty = [absent, np.False_, np.int32(operand.size)]
     how = window_folds.Fold(_in_any_order(select), empty, starts=False, neutral=True)
-    return window_folds.fold(where, [operand, ops.ne(operand, operand), places], how)[2]
+    return window_folds.fold(where, [operand, ops.ne(operand, operand), positions], how)[2]
 
 
 def _in_order(select: Select) -> window_folds.Combine:
@@ -125,7 +125,7 @@ def _scattered(
     regions = window_folds.region_count(back, source.shape)
     written = regions * back.taps
     if adds and (where.taps > window_folds.MOST_TAPS or not _is_short(where, back, operand, source)):
-        return _by_places(where, operand, source, init, select, absent)
+        return _by_positions(where, operand, source, init, select, absent)
     if not adds and max(written, where.taps) > MOST_WRITTEN:
         raise NotImplementedError(
             f"[select_and_scatter] windows of {where.taps} elements at {regions} regions are more than {MOST_WRITTEN}; "
@@ -135,10 +135,10 @@ def _scattered(
     if window_folds.in_blocks(back):
         return _in_blocks(where, back, taps, source, init, scatter)
 
-    def body(places: window_folds.Taps, counts: tuple[int, ...]) -> list[Array]:
+    def body(taps_of: window_folds.Taps, counts: tuple[int, ...]) -> list[Array]:
         out = ops.broadcast_in_dim(init, counts, ())
-        for place, (chosen, value) in places:
-            number = where.taps - 1 - back.number(place)
+        for tap, (chosen, value) in taps_of:
+            number = where.taps - 1 - back.number(tap)
             hit = ops.eq(chosen, ops.full(counts, chosen.dtype.type(number)))
             if adds:
                 out = ops.add(out, ops.select(hit, value, ops.full_like(value, 0)))
@@ -162,12 +162,12 @@ def _is_short(where: WindowMap, back: WindowMap, operand: Any, source: Any) -> b
 def _in_blocks(where: WindowMap, back: WindowMap, taps: Any, source: Any, init: Any, scatter: Select) -> Array:
     """Windows that do not overlap: an element is in one of them at most."""
 
-    def body(values: list[Any], places: list[Any]) -> Array:
+    def body(values: list[Any], positions: list[Any]) -> Array:
         chosen, value = values
         number = None
-        for place, one in zip(places, [one for one in where.along if not one.is_trivial], strict=True):
-            scaled = place if number is None else ops.mul(number, np.int32(one.window))
-            number = place if number is None else ops.add(scaled, place)
+        for position, one in zip(positions, [one for one in where.along if not one.is_trivial], strict=True):
+            scaled = position if number is None else ops.mul(number, np.int32(one.window))
+            number = position if number is None else ops.add(scaled, position)
         hit = ops.eq(ops.convert_element_type(chosen, np.int32), number)
         start = ops.broadcast_in_dim(core.wide(init), value.shape, ())
         return ops.select(hit, scatter(start, value), start)
@@ -175,12 +175,12 @@ def _in_blocks(where: WindowMap, back: WindowMap, taps: Any, source: Any, init: 
     return window_folds.blocks(back, [taps, source], init, body)
 
 
-def _by_places(where: WindowMap, operand: Any, source: Any, init: Any, select: Select, absent: Any) -> Array:
-    """Large windows: one addition for each window, at the place that it selects."""
-    places = _selected_places(where, operand, select, absent)
+def _by_positions(where: WindowMap, operand: Any, source: Any, init: Any, select: Select, absent: Any) -> Array:
+    """Large windows: one addition for each window, at the position that it selects."""
+    positions = _selected_positions(where, operand, select, absent)
     flat = ops.broadcast_in_dim(init, (operand.size,), ())
     numbers = ops.ScatterDimensionNumbers((), (0,), (0,))
-    indices = ops.reshape(places, (source.size, 1))
+    indices = ops.reshape(positions, (source.size, 1))
     return ops.reshape(ops.scatter_add(flat, indices, ops.reshape(source, (source.size,)), numbers), operand.shape)
 
 

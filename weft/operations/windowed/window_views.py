@@ -1,8 +1,8 @@
 """Windows of an array by the names of its dimensions: where they lie, and slices of them.
 
-    Space(extent=5, taps=3, places=5, stride=1, dilation=1, low=1)    windows of 3 around each of 5 elements
+    Space(extent=5, taps=3, outputs=5, stride=1, dilation=1, low=1)    windows of 3 around each of 5 elements
 
-Dimension number d of space is ``space(d)`` in the array, ``place(d)`` where it counts windows and ``tap(d)`` where it
+Dimension number d of space is ``space(d)`` in the array, ``output(d)`` where it counts windows and ``tap(d)`` where it
 counts elements of one. Functions here take arrays that are padded to exactly what windows reach.
 """
 
@@ -19,7 +19,7 @@ class Space(NamedTuple):
 
     extent: int
     taps: int
-    places: int
+    outputs: int
     stride: int
     dilation: int
     low: int
@@ -28,7 +28,7 @@ class Space(NamedTuple):
     @property
     def reach(self) -> int:
         """How many elements windows reach over."""
-        return (self.places - 1) * self.stride + (self.taps - 1) * self.dilation + 1
+        return (self.outputs - 1) * self.stride + (self.taps - 1) * self.dilation + 1
 
 
 class Spatial(NamedTuple):
@@ -38,8 +38,8 @@ class Spatial(NamedTuple):
     dim: int
 
 
-def place(dim: int) -> Spatial:
-    return Spatial("place", dim)
+def output(dim: int) -> Spatial:
+    return Spatial("output", dim)
 
 
 def tap(dim: int) -> Spatial:
@@ -59,21 +59,21 @@ def has_role(name: Name, role: str) -> bool:
 
 
 def spaces_as(names: Sequence[Name], role: str) -> list[Name]:
-    """Names in which spatial dimensions of the array are places, or taps."""
+    """Names in which spatial dimensions of the array count outputs, or taps."""
     return [Spatial(role, name.dim) if isinstance(name, Spatial) and name.role == "space" else name for name in names]
 
 
 def at_taps(x: NamedAxes, at: Sequence[int], spaces: Sequence[Space], chosen: Mapping[Name, int]) -> NamedAxes:
-    """What the taps of one position read, at all places, and at one position along other dimensions."""
+    """What the taps of one position read, at all outputs, and at one position along other dimensions."""
     bounds: dict[Name, tuple[int, int, int]] = {name: (i, i + 1, 1) for name, i in chosen.items()}
     for dim, (t, s) in enumerate(zip(at, spaces, strict=True)):
-        bounds[space(dim)] = (t * s.dilation, t * s.dilation + (s.places - 1) * s.stride + 1, s.stride)
+        bounds[space(dim)] = (t * s.dilation, t * s.dilation + (s.outputs - 1) * s.stride + 1, s.stride)
     cut = x.cut(bounds).at(dict.fromkeys(chosen, 0))
-    return NamedAxes(cut.value, tuple(spaces_as(cut.names, "place")))
+    return NamedAxes(cut.value, tuple(spaces_as(cut.names, "output")))
 
 
-def at_places(x: NamedAxes, at: Sequence[int], spaces: Sequence[Space]) -> NamedAxes:
-    """What the window at one place reads, at all taps."""
+def at_outputs(x: NamedAxes, at: Sequence[int], spaces: Sequence[Space]) -> NamedAxes:
+    """What the window of one output reads, at all taps."""
     bounds = {
         space(dim): (p * s.stride, p * s.stride + (s.taps - 1) * s.dilation + 1, s.dilation)
         for dim, (p, s) in enumerate(zip(at, spaces, strict=True))
@@ -85,8 +85,8 @@ def at_places(x: NamedAxes, at: Sequence[int], spaces: Sequence[Space]) -> Named
 def single_windows(x: NamedAxes, spaces: Sequence[Space]) -> NamedAxes:
     """A padded array as its windows, where along each dimension windows have one element or there is one window."""
     for dim, along in enumerate(spaces):
-        count, step = (along.places, along.stride) if along.taps == 1 else (along.taps, along.dilation)
-        found, missing = (place(dim), tap(dim)) if along.taps == 1 else (tap(dim), place(dim))
+        count, step = (along.outputs, along.stride) if along.taps == 1 else (along.taps, along.dilation)
+        found, missing = (output(dim), tap(dim)) if along.taps == 1 else (tap(dim), output(dim))
         x = x.cut({space(dim): (0, (count - 1) * step + 1, step)}).renamed(space(dim), found)
         x = x.with_one(missing, x.axis(found) + 1)
     return x

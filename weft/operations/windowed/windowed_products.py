@@ -3,14 +3,14 @@
 In: the operands of conv_general_dilated. Out: the same in other operations, by names of dimensions. The array is
 padded to what windows reach, then read as
 
-    x[n, g, f, stride * p + dilation * t]    batch n, group g, feature f; place p of a window and tap t inside of it
+    x[n, g, f, stride * p + dilation * t]    batch n, group g, feature f; output p and tap t of its window
 
 which is one operand of a product of strided views (``strided_products``): windows are read where they lie. The sum goes
 over taps and features in the order of the left operand's dimensions (a tap stands where its spatial dimension does).
-Holes in the left operand are never made: the places are split by their remainder, and each part (a phase) meets the
+Holes in the left operand are never made: the outputs are split by their remainder, and each part (a phase) meets the
 taps that do not fall into holes; phases that are alike are a batch of one product::
 
-    lhs_dilation 2, stride 1, 4 taps   ->   even places: taps 0 and 2; odd places: taps 1 and 3
+    lhs_dilation 2, stride 1, 4 taps   ->   even outputs: taps 0 and 2; odd outputs: taps 1 and 3
 
 Groups of few features are no matrices: terms are slices, multiplied and added as they are read. Nor are many features
 that give few: there taps are columns of the product too, and its parts are added up where they belong.
@@ -34,11 +34,11 @@ from weft.operations.windowed import strided_products, window_views
 from weft.operations.windowed.window_views import (
     Space,
     Spatial,
-    at_places,
+    at_outputs,
     at_taps,
     has_role,
+    output,
     phase,
-    place,
     space,
     spaces_as,
     tap,
@@ -79,7 +79,7 @@ def convolution(
     rank = len(window_strides)
     x = NamedAxes(lhs, _named(lhs_spec, ("batch", "feature", *map(space, range(rank)))))
     kernel = NamedAxes(rhs, _named(rhs_spec, ("column", "feature", *map(tap, range(rank)))))
-    order = _named(out_spec, ("batch", "column", *map(place, range(rank))))
+    order = _named(out_spec, ("batch", "column", *map(output, range(rank))))
     groups = max(feature_group_count, batch_group_count)
     if groups > 1:
         grouped = "feature" if feature_group_count > 1 else "batch"
@@ -118,12 +118,12 @@ def _is_product(x: NamedAxes, kernel: NamedAxes, product: Product) -> bool:
 def _space(extent: int, taps: int, stride: int, dilation: int, holes: int, pads: tuple[int, int]) -> Space:
     low, high = pads
     filled = (extent - 1) * holes + 1 if extent else 0
-    places = (filled + low + high - (taps - 1) * dilation - 1) // stride + 1
-    return Space(extent, taps, max(places, 0), stride, dilation, low, holes)
+    outputs = (filled + low + high - (taps - 1) * dilation - 1) // stride + 1
+    return Space(extent, taps, max(outputs, 0), stride, dilation, low, holes)
 
 
 def _result_extents(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space]) -> dict[Name, int]:
-    found: dict[Name, int] = {place(dim): along.places for dim, along in enumerate(spaces)}
+    found: dict[Name, int] = {output(dim): along.outputs for dim, along in enumerate(spaces)}
     found["batch"], found["column"] = x.extent("batch"), kernel.extent("column")
     if "group" in x.names:
         found["group"] = x.extent("group")
@@ -134,22 +134,22 @@ def _result_extents(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space]) ->
 
 
 class Phase(NamedTuple):
-    """The places ``first``, ``first + period``, ... of a dimension, and the taps that meet elements there."""
+    """The outputs ``first``, ``first + period``, ... of a dimension, and the taps that meet elements there."""
 
     first_tap: int
     tap_step: int
-    space: Space  # of these places and taps, without holes; no taps: the result is zero
+    space: Space  # of these outputs and taps, without holes; no taps: the result is zero
 
 
 def phases(along: Space) -> list[Phase]:
-    """The places of a dimension by their remainder, as many in each (the last may reach beyond the result).
+    """The outputs of a dimension by their remainder, as many in each (the last may reach beyond the result).
 
-    Place p reads what is at p * stride + t * dilation - low in the array with holes: elements are the multiples of
+    Output p reads what is at p * stride + t * dilation - low in the array with holes: elements are the multiples of
     ``holes``, so that p and t have to solve a congruence.
     """
     holes = along.holes
     period, tap_step = holes // math.gcd(along.stride, holes), holes // math.gcd(along.dilation, holes)
-    count = -(-along.places // period)
+    count = -(-along.outputs // period)
     found = []
     for first in range(period):
         offset = first * along.stride - along.low
@@ -200,7 +200,7 @@ def _phases_in_place(
             else:
                 made[chosen] = _zeros(x, kernel, [part.space for part in parts], product)
         return _interleaved(made, spaces)
-    return out.cut({place(dim): (0, along.places, 1) for dim, along in enumerate(spaces)})
+    return out.cut({output(dim): (0, along.outputs, 1) for dim, along in enumerate(spaces)})
 
 
 def _padded_for_all(x: NamedAxes, split: Sequence[Sequence[Phase]]) -> tuple[NamedAxes, list[int]]:
@@ -223,7 +223,7 @@ def _are_alike(parts: Sequence[Phase]) -> bool:
 def _batch_of_phases(
     x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[Phase]], lows: Sequence[int], product: Product
 ) -> NamedAxes:
-    """Parts as a batch of one product, whose places alternate in the result."""
+    """Parts as a batch of one product, whose outputs alternate in the result."""
     moved = {}
     order = list(product.order)
     for dim, parts in enumerate(split):
@@ -234,13 +234,13 @@ def _batch_of_phases(
         stacked = ops.concatenate([ops.expand_dims(cut.value, (0,)) for cut in cuts], 0)
         kernel = NamedAxes(stacked, (phase(dim), *kernel.names))
         moved[phase(dim)] = parts[0].space.low - parts[1].space.low
-        order.insert(order.index(place(dim)) + 1, phase(dim))
+        order.insert(order.index(output(dim)) + 1, phase(dim))
     offsets = [low - parts[0].space.low for low, parts in zip(lows, split, strict=True)]
     spaces = [parts[0].space for parts in split]
     out = _in_place(x, kernel, spaces, offsets, product._replace(order=tuple(order)), moved)
     for dim, parts in enumerate(split):
         if len(parts) > 1:
-            out = out.merged((place(dim), phase(dim)), place(dim))
+            out = out.merged((output(dim), phase(dim)), output(dim))
     return out
 
 
@@ -258,14 +258,14 @@ def _zeros(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Pr
 
 
 def _interleaved(parts: dict[tuple[int, ...], NamedAxes], spaces: Sequence[Space]) -> NamedAxes:
-    """Parts whose places alternate, as one array."""
+    """Parts whose outputs alternate, as one array."""
     for dim in reversed(range(len(spaces))):
         rows: dict[tuple[int, ...], list[NamedAxes]] = {}
         for key, part in parts.items():
             rows.setdefault(key[:dim], []).append(part)
-        parts = {key: _alternating(row, place(dim)) for key, row in rows.items()}
+        parts = {key: _alternating(row, output(dim)) for key, row in rows.items()}
     (whole,) = parts.values()
-    return whole.cut({place(dim): (0, along.places, 1) for dim, along in enumerate(spaces)})
+    return whole.cut({output(dim): (0, along.outputs, 1) for dim, along in enumerate(spaces)})
 
 
 def _alternating(parts: Sequence[NamedAxes], name: Name) -> NamedAxes:
@@ -284,13 +284,13 @@ def _is_summed_by_tap(x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[
     parts = [part.space for parts in split for part in parts]
     taps = kernel.extent("feature") and math.prod([kernel.extent(tap(dim)) for dim in range(len(split))])
     few = product.groups == 1 and kernel.extent("column") <= FEW_COLUMNS and 1 < taps <= FEW_TERMS
-    return few and x.extent("feature") >= MANY_FEATURES and all(part.stride == 1 < part.places for part in parts)
+    return few and x.extent("feature") >= MANY_FEATURES and all(part.stride == 1 < part.outputs for part in parts)
 
 
 def _summed_by_tap(
     x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[Phase]], spaces: Sequence[Space], product: Product
 ) -> NamedAxes:
-    """Every element times the kernel's taps, as columns of one product; then what belongs to a place is added up."""
+    """Every element times the kernel's taps, as columns of one product; then what belongs to an output is added up."""
     padded, lows = _padded_for_all(x, split)
     taps = [tap(dim) for dim in range(len(spaces))]
     weights = kernel.ordered([*taps, "column", "feature"])
@@ -304,16 +304,16 @@ def _summed_by_tap(
             for dim, (t, part, low) in enumerate(zip(at, parts, lows, strict=True)):
                 number, first = part.first_tap + t * part.tap_step, low - part.space.low + t * part.space.dilation
                 bounds[tap(dim)] = (number, number + 1, 1)
-                bounds[space(dim)] = (first, first + part.space.places, 1)
+                bounds[space(dim)] = (first, first + part.space.outputs, 1)
             term = terms.cut(bounds).at(dict.fromkeys(taps, 0))
             total = term.value if total is None else ops.add(total, term.value)
         if total is None:
             made[chosen] = _zeros(x, kernel, [part.space for part in parts], product)
             continue
-        names = spaces_as([name for name in terms.names if name not in taps], "place")
+        names = spaces_as([name for name in terms.names if name not in taps], "output")
         made[chosen] = NamedAxes(ops.convert_element_type(total, product.dtype), tuple(names)).in_memory()
     order = [name for name in terms.names if name not in taps]
-    names = spaces_as(order, "place")
+    names = spaces_as(order, "output")
     return _interleaved({key: part.ordered(names) for key, part in made.items()}, spaces)
 
 
@@ -322,17 +322,17 @@ def _summed_by_tap(
 
 def _without_holes(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
     """The convolution of an array without holes, its dimensions in any order."""
-    overlap = any(s.taps > 1 and s.places > 1 for s in spaces)
+    overlap = any(s.taps > 1 and s.outputs > 1 for s in spaces)
     small = _small_form(x, kernel, spaces, product) if overlap and product.dtype != np.bool_ else None
     extents = _result_extents(x, kernel, spaces)
     turned = False
     if small is not None:
         x, kernel = x.without_ones(("batch", "feature")), kernel.without_ones(("feature", "column"))
         # vectors go along the spatial dimensions, unless groups are many and have one element there
-        inner = {"batch", "column"} if small is _place_by_place else {"feature", "column"}
+        inner = {"batch", "column"} if small is _output_by_output else {"feature", "column"}
         turned = not inner.isdisjoint({*x.names, *kernel.names}) and not has_role(x.names[-1], "space")
         x = _with_last(x, "space") if turned else x
-        kernel = _with_last(kernel, "tap").in_memory() if turned and small is _place_by_place else kernel
+        kernel = _with_last(kernel, "tap").in_memory() if turned and small is _output_by_output else kernel
     padded = x.padded({space(dim): (s.low, s.reach - s.low - s.extent) for dim, s in enumerate(spaces)})
     if overlap and (turned or padded is not x):
         padded = padded.in_memory()  # made once, and read by every tap
@@ -369,7 +369,7 @@ def _in_place(
     for name in x.names:
         if isinstance(name, Spatial):
             along = spaces[name.dim]
-            rows[place(name.dim)] = (along.places, along.stride * left[name])
+            rows[output(name.dim)] = (along.outputs, along.stride * left[name])
             summed.append((along.taps, along.dilation * left[name], right[tap(name.dim)]))
         elif name == "feature":
             summed.append((x.extent(name), left[name], right[name]))
@@ -417,11 +417,11 @@ Form = Callable[[NamedAxes, NamedAxes, Sequence[Space], Mapping[Any, int], Produ
 
 def _small_form(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> Form | None:
     """The way to add up the terms of groups that are too small for matrices; None for larger ones."""
-    taps, places = math.prod([s.taps for s in spaces]), math.prod([s.places for s in spaces])
+    taps, outputs = math.prod([s.taps for s in spaces]), math.prod([s.outputs for s in spaces])
     columns, features = kernel.extent("column"), x.extent("feature")
     if columns <= FEW_COLUMNS and (product.groups > 1 or features == 1) and taps * features <= FEW_TERMS:
         return _term_by_term
-    return _place_by_place if x.extent("batch") * columns <= FEW_PAIRS and places <= FEW_TERMS else None
+    return _output_by_output if x.extent("batch") * columns <= FEW_PAIRS and outputs <= FEW_TERMS else None
 
 
 def _term_by_term(
@@ -429,7 +429,7 @@ def _term_by_term(
 ) -> NamedAxes:
     """The sum of a slice of the array for every tap and feature, times the kernel's element there."""
     wide = widened(product.dtype)
-    names = spaces_as([name for name in x.names if name != "feature"], "place")
+    names = spaces_as([name for name in x.names if name != "feature"], "output")
     if "column" in kernel.names:
         names.insert(names.index("group") + 1 if "group" in names else 0, "column")
     order = [name for name in spaces_as(x.names, "tap") if name == "feature" or has_role(name, "tap")]
@@ -447,20 +447,20 @@ def _term_by_term(
     return NamedAxes(ops.convert_element_type(total, product.dtype), tuple(names))
 
 
-def _place_by_place(
+def _output_by_output(
     x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], extents: Mapping[Any, int], product: Product
 ) -> NamedAxes:
-    """A sum over the whole kernel for every place: where results are few and sums are long."""
+    """A sum over the whole kernel for every output: where results are few and sums are long."""
     wide = widened(product.dtype)
     names = (*[name for name in kernel.names if name == "column"], *spaces_as(x.names, "tap"))
     sizes = {**dict(zip(kernel.names, kernel.shape, strict=True)), **extents}
     weights = ops.convert_element_type(kernel.spread(names, sizes).value, wide)
     summed = tuple([at for at, name in enumerate(names) if name == "feature" or has_role(name, "tap")])
     sums = []
-    for at in itertools.product(*[range(s.places) for s in spaces]):
-        window = ops.convert_element_type(at_places(x, at, spaces).spread(names, sizes).value, wide)
+    for at in itertools.product(*[range(s.outputs) for s in spaces]):
+        window = ops.convert_element_type(at_outputs(x, at, spaces).spread(names, sizes).value, wide)
         total = ops.reduce_sum(ops.mul(window, weights), summed)
         sums.append(ops.expand_dims(ops.convert_element_type(total, product.dtype), (0,)))
     kept = [name for at, name in enumerate(names) if at not in summed]
-    shape = [*[s.places for s in spaces], *[sizes[name] for name in kept]]
-    return NamedAxes(ops.reshape(ops.concatenate(sums, 0), shape), (*map(place, range(len(spaces))), *kept))
+    shape = [*[s.outputs for s in spaces], *[sizes[name] for name in kept]]
+    return NamedAxes(ops.reshape(ops.concatenate(sums, 0), shape), (*map(output, range(len(spaces))), *kept))

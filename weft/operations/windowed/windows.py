@@ -108,15 +108,15 @@ def reference(
     shape = windows.shape(arrays[0].shape)
     out = [np.full(shape, value, x.dtype) for x, value in zip(arrays, start, strict=True)]
     for taps in itertools.product(*[range(one.window) for one in windows.along]):
-        places, exists = [], np.ones(shape, bool)
+        indices, exists = [], np.ones(shape, bool)
         for dim, (tap, one, count) in enumerate(zip(taps, windows.along, shape, strict=True)):
-            place = np.arange(count) * one.stride - one.low + tap * one.dilation
-            index = place // one.spacing
-            inside = (place % one.spacing == 0) & (index >= 0) & (index < arrays[0].shape[dim])
-            places.append(np.where(inside, index, 0))
+            position = np.arange(count) * one.stride - one.low + tap * one.dilation
+            index = position // one.spacing
+            inside = (position % one.spacing == 0) & (index >= 0) & (index < arrays[0].shape[dim])
+            indices.append(np.where(inside, index, 0))
             exists &= inside.reshape([-1 if d == dim else 1 for d in range(len(shape))])
         if exists.any():
-            values = combine(out, [x[np.ix_(*places)] for x in arrays])
+            values = combine(out, [x[np.ix_(*indices)] for x in arrays])
             out = [np.where(exists, new, old).astype(old.dtype) for new, old in zip(values, out, strict=True)]
     return out
 

@@ -10,11 +10,11 @@ namespace weft {
 
 namespace {
 
-bool read_epilogue(int form, PyObject* kernel, const PlaceReader& places, GemmStep* step) {
+bool read_epilogue(int form, PyObject* kernel, const LocationReader& locations, GemmStep* step) {
   step->form = GemmStep::Form(form);
   if (step->form == GemmStep::Form::none || step->c_rows.count > 1 || step->c_row != step->n)
     return invalid_gemm("[gemm] an epilogue cannot be run like this");
-  step->epilogue = make_kernel_step(kernel, places);
+  step->epilogue = make_kernel_step(kernel, locations);
   return step->epilogue != nullptr;
 }
 
@@ -64,7 +64,7 @@ bool read_dims(PyObject* rows, PyObject* columns, PyObject* summed, GemmStep* st
 }
 
 // Where the operands and the result lie, within their slots.
-bool read_places(PyObject* a, PyObject* b, PyObject* c, const PlaceReader& places, GemmStep* step) {
+bool read_locations(PyObject* a, PyObject* b, PyObject* c, const LocationReader& locations, GemmStep* step) {
   const int64_t item = step->kernels->source_bytes;
   GemmDigits columns;
   columns.extents[0] = step->n;
@@ -73,13 +73,13 @@ bool read_places(PyObject* a, PyObject* b, PyObject* c, const PlaceReader& place
                             step->batch.reach(step->b_sum, step->b_columns, item, &GemmBatch::Dim::b),
                             step->batch.reach(step->c_rows, columns, step->kernels->result_bytes, &GemmBatch::Dim::c)};
   if (bytes[0] < 0 || bytes[1] < 0 || bytes[2] < 0) return invalid_gemm("[gemm] the operands are too large");
-  return places.place(a, bytes[0], &step->a) && places.place(b, bytes[1], &step->b) &&
-         places.place(c, bytes[2], &step->c);
+  return locations.location(a, bytes[0], &step->a) && locations.location(b, bytes[1], &step->b) &&
+         locations.location(c, bytes[2], &step->c);
 }
 
 }  // namespace
 
-std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_gemm_step(PyObject* record, const LocationReader& locations) {
   static constexpr const char* forms[] = {"", "flat", "grid", "rows", "products"};
   Fields fields(record);
   auto step = std::make_unique<GemmStep>();
@@ -107,8 +107,8 @@ std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places
   step->exchanged = exchanged != 0;
   step->result = result;
   if (!step->batch.read(batch.get())) return nullptr;
-  if (!read_places(a.get(), b.get(), c.get(), places, step.get())) return nullptr;
-  if (epilogue.get() != Py_None && !read_epilogue(form, epilogue.get(), places, step.get())) return nullptr;
+  if (!read_locations(a.get(), b.get(), c.get(), locations, step.get())) return nullptr;
+  if (epilogue.get() != Py_None && !read_epilogue(form, epilogue.get(), locations, step.get())) return nullptr;
   step->plan();
   return step;
 }

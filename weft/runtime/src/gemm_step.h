@@ -71,7 +71,7 @@ class GemmStep final : public Step {
   GemmDigits a_rows, a_sum, b_sum, b_columns, c_rows;  // c's columns are contiguous
   int64_t a_row = 0, a_k = 0, b_k = 0, b_column = 0, c_row = 0;  // their first strides: all, where operands are matrices
   bool in_chains = false;  // a vector is multiplied as NUMERICS.md has it, otherwise as a matrix
-  Place a{}, b{}, c{};
+  Location a{}, b{}, c{};
   bool exchanged = false;  // a is the right operand of the product as it was written
   GemmBatch batch;
   double cost = 0;

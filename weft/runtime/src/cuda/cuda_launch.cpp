@@ -57,7 +57,7 @@ class LaunchStep final : public Step {
   }
 
   DeviceModule* module = nullptr;  // owned
-  std::vector<Place> operands;
+  std::vector<Location> operands;
   std::vector<int64_t> params;
   std::unique_ptr<Grid[]> grids;
   size_t n_grids = 0;
@@ -117,9 +117,9 @@ bool read_wide(PyObject* tuple, size_t count, std::vector<int32_t>* out) {
 
 }  // namespace
 
-std::unique_ptr<Step> make_launch_step(PyObject* record, const PlaceReader& places) {
-  if (cuda_device(places.device()) == nullptr)
-    return wrong("[executable] kernels of a GPU are launched on one, not on %s", places.device()->name.c_str()), nullptr;
+std::unique_ptr<Step> make_launch_step(PyObject* record, const LocationReader& locations) {
+  if (cuda_device(locations.device()) == nullptr)
+    return wrong("[executable] kernels of a GPU are launched on one, not on %s", locations.device()->name.c_str()), nullptr;
   Fields fields(record);
   auto step = std::make_unique<LaunchStep>();
   Ref module = fields.object("module"), operands = fields.tuple("operands"), grids = fields.tuple("grids"),
@@ -134,9 +134,9 @@ std::unique_ptr<Step> make_launch_step(PyObject* record, const PlaceReader& plac
   if (Py_TYPE(module.get()) != DeviceModuleType) return wrong("[executable] a launch has no DeviceModule"), nullptr;
   step->module = reinterpret_cast<DeviceModule*>(module.release());
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands.get()); ++i) {
-    Place place;
-    if (!places.place(PyTuple_GET_ITEM(operands.get(), i), -1, &place)) return nullptr;
-    step->operands.push_back(place);
+    Location location;
+    if (!locations.location(PyTuple_GET_ITEM(operands.get(), i), -1, &location)) return nullptr;
+    step->operands.push_back(location);
   }
   if (int64_t(step->operands.size() + 3 + step->params.size()) * 8 > kMostParamBytes)
     return wrong("[executable] a launch has more parameters than a kernel takes (4096 bytes)"), nullptr;

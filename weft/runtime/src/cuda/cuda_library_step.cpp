@@ -36,7 +36,7 @@ class LibraryProductStep final : public Step {
   }
 
   LibraryProblem problem{};
-  Place a{}, b{}, c{}, bias{};
+  Location a{}, b{}, c{}, bias{};
   bool has_bias = false;
   std::string lines;  // in the user's program
 };
@@ -140,9 +140,9 @@ PyMethodDef kFunctions[] = {
 
 }  // namespace
 
-std::unique_ptr<Step> make_library_product_step(PyObject* record, const PlaceReader& places) {
-  if (cuda_device(places.device()) == nullptr)
-    return PyErr_Format(PyExc_ValueError, "[executable] the library multiplies on a GPU, not on %s", places.device()->name.c_str()),
+std::unique_ptr<Step> make_library_product_step(PyObject* record, const LocationReader& locations) {
+  if (cuda_device(locations.device()) == nullptr)
+    return PyErr_Format(PyExc_ValueError, "[executable] the library multiplies on a GPU, not on %s", locations.device()->name.c_str()),
            nullptr;
   auto step = std::make_unique<LibraryProductStep>();
   const LibraryProblem& problem = step->problem;
@@ -151,14 +151,14 @@ std::unique_ptr<Step> make_library_product_step(PyObject* record, const PlaceRea
   Ref a = fields.tuple("a"), b = fields.tuple("b"), c = fields.tuple("c"), bias = fields.object("bias"),
       where = fields.object("where");
   if (!fields.ok()) return nullptr;
-  const auto read = [&](PyObject* place, const LibraryMatrix& matrix, int64_t type, Place* out) {
-    return places.place(place, extent_of(matrix, problem.batch) * bytes_of(type), out);
+  const auto read = [&](PyObject* location, const LibraryMatrix& matrix, int64_t type, Location* out) {
+    return locations.location(location, extent_of(matrix, problem.batch) * bytes_of(type), out);
   };
   if (!read(a.get(), problem.right, problem.type, &step->a) || !read(b.get(), problem.left, problem.type, &step->b) ||
       !read(c.get(), problem.result, problem.result_type, &step->c))
     return nullptr;
   step->has_bias = bias.get() != Py_None;
-  if (step->has_bias && !places.place(bias.get(), problem.result.rows * bytes_of(problem.result_type), &step->bias)) return nullptr;
+  if (step->has_bias && !locations.location(bias.get(), problem.result.rows * bytes_of(problem.result_type), &step->bias)) return nullptr;
   const char* text = PyUnicode_AsUTF8(where.get());
   if (text == nullptr) return nullptr;
   step->lines = text;

@@ -78,7 +78,7 @@ class FftStep final : public Step {
   Kind kind = Kind::forward;
   int64_t batch = 1;
   std::vector<int64_t> lengths;
-  Place in, out;
+  Location in, out;
 
  private:
   // Sequences along one dimension: of outer x n x inner elements.
@@ -275,15 +275,15 @@ class FftStep final : public Step {
 };
 
 template <class R>
-std::unique_ptr<Step> made(const std::vector<int64_t>& sizes, const PlaceReader& places, PyObject* in, PyObject* out) {
+std::unique_ptr<Step> made(const std::vector<int64_t>& sizes, const LocationReader& locations, PyObject* in, PyObject* out) {
   auto step = std::make_unique<FftStep<R>>();
   step->kind = Kind(sizes[0]);
   step->batch = sizes[1];
   step->lengths.assign(sizes.begin() + 2, sizes.end());
   int64_t in_bytes, out_bytes;
   step->prepare(&in_bytes, &out_bytes);
-  if (!places.place(PyTuple_GET_ITEM(in, 0), in_bytes, &step->in)) return nullptr;
-  if (!places.place(PyTuple_GET_ITEM(out, 0), out_bytes, &step->out)) return nullptr;
+  if (!locations.location(PyTuple_GET_ITEM(in, 0), in_bytes, &step->in)) return nullptr;
+  if (!locations.location(PyTuple_GET_ITEM(out, 0), out_bytes, &step->out)) return nullptr;
   return step;
 }
 
@@ -303,7 +303,7 @@ template const FftKernels<double>& fft_kernels();
 
 // Sizes: which transform, how many arrays, and the lengths of the dimensions; all positive.
 std::unique_ptr<Step> make_fft_step(char type, const std::vector<int64_t>& sizes, PyObject* in, PyObject* out,
-                                    const PlaceReader& places) {
+                                    const LocationReader& locations) {
   bool ok = sizes.size() >= 3 && sizes[0] <= 3 && PyTuple_GET_SIZE(in) == 1 && PyTuple_GET_SIZE(out) == 1;
   int64_t elements = 2 * int64_t(sizeof(double)) * 2;
   for (size_t i = 1; ok && i < sizes.size(); ++i)
@@ -312,8 +312,8 @@ std::unique_ptr<Step> make_fft_step(char type, const std::vector<int64_t>& sizes
     PyErr_SetString(PyExc_ValueError, "[executable] a Fourier transform with the wrong type, sizes or operands");
     return nullptr;
   }
-  if (type == 'f' || type == 'F') return made<float>(sizes, places, in, out);
-  return made<double>(sizes, places, in, out);
+  if (type == 'f' || type == 'F') return made<float>(sizes, locations, in, out);
+  return made<double>(sizes, locations, in, out);
 }
 
 }  // namespace weft

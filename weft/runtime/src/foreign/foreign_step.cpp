@@ -1,6 +1,6 @@
 // A call of a foreign function as a step of a plan.
 //
-//   ("Foreign", "rms_norm", 4, attributes, b"", ((place, dtype, extents), ...), ((place, dtype, extents),), "in f at a.py:3")
+//   ("Foreign", "rms_norm", 4, attributes, b"", ((location, dtype, extents), ...), ((location, dtype, extents),), "in f at a.py:3")
 //
 // The plan has the function's name, and looks its address up when it is made. The GIL is released while it runs. On a GPU
 // a function that is registered for CUDA gets the addresses there and the stream; a function of the CPU gets copies.
@@ -97,29 +97,29 @@ class AttributeTree {
 
 // Operands or results: where they are, and what the function is told of them.
 struct Side {
-  std::vector<Place> places;
+  std::vector<Location> locations;
   std::vector<foreign::Array> arrays;  // without addresses
   std::vector<std::vector<int64_t>> extents;
   std::vector<int64_t> nbytes;
   std::vector<int32_t> types;  // all 1
 
-  bool read(PyObject* tuple, const PlaceReader& reader) {
+  bool read(PyObject* tuple, const LocationReader& reader) {
     const auto count = size_t(PyTuple_GET_SIZE(tuple));
     extents.resize(count);
     for (size_t i = 0; i < count; ++i) {
-      PyObject *place, *shape;
+      PyObject *location, *shape;
       int dtype;
       long long bytes;
       PyObject* item = PyTuple_GET_ITEM(tuple, Py_ssize_t(i));
-      if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OLiO!", &place, &bytes, &dtype, &PyTuple_Type, &shape))
+      if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OLiO!", &location, &bytes, &dtype, &PyTuple_Type, &shape))
         return false;
       for (Py_ssize_t d = 0; d < PyTuple_GET_SIZE(shape); ++d) {
         extents[i].push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(shape, d)));
         if (PyErr_Occurred()) return false;
       }
-      Place found{};
-      if (!reader.place(place, bytes, &found)) return false;
-      places.push_back(found);
+      Location found{};
+      if (!reader.location(location, bytes, &found)) return false;
+      locations.push_back(found);
       nbytes.push_back(bytes);
       types.push_back(1);
       arrays.push_back({foreign::end_of(&foreign::Array::extents), nullptr, dtype, nullptr, int64_t(extents[i].size()),
@@ -218,7 +218,7 @@ class ForeignStep final : public Step {
 
   std::vector<char*> addresses(const Side& side, const Frame& frame) const {
     std::vector<char*> found;
-    for (const Place& place : side.places) found.push_back(place.address(frame));
+    for (const Location& location : side.locations) found.push_back(location.address(frame));
     return found;
   }
 
@@ -238,19 +238,19 @@ class ForeignStep final : public Step {
       const auto at = reinterpret_cast<uintptr_t>(blocks.back().get());
       return reinterpret_cast<char*>((at + 63) / 64 * 64);
     };
-    for (size_t i = 0; i < in.places.size() && status == Status::ok; ++i) {
+    for (size_t i = 0; i < in.locations.size() && status == Status::ok; ++i) {
       given.push_back(block(in.nbytes[i]));
-      status = device.fetch(given[i], in.places[i].address(frame), in.nbytes[i]);
+      status = device.fetch(given[i], in.locations[i].address(frame), in.nbytes[i]);
     }
-    for (size_t i = 0; i < out.places.size() && status == Status::ok; ++i) {
+    for (size_t i = 0; i < out.locations.size() && status == Status::ok; ++i) {
       char* shared = nullptr;  // an operand in the memory of this result
-      for (size_t k = 0; k < in.places.size(); ++k)
-        if (in.nbytes[k] == out.nbytes[i] && in.places[k].address(frame) == out.places[i].address(frame)) shared = given[k];
+      for (size_t k = 0; k < in.locations.size(); ++k)
+        if (in.nbytes[k] == out.nbytes[i] && in.locations[k].address(frame) == out.locations[i].address(frame)) shared = given[k];
       made.push_back(shared != nullptr ? shared : block(out.nbytes[i]));
     }
     if (status == Status::ok) *error = call(frame, given.data(), made.data(), &host_device(), nullptr);
-    for (size_t i = 0; i < out.places.size() && status == Status::ok && *error == nullptr; ++i)
-      status = device.upload(out.places[i].address(frame), made[i], out.nbytes[i]);
+    for (size_t i = 0; i < out.locations.size() && status == Status::ok && *error == nullptr; ++i)
+      status = device.upload(out.locations[i].address(frame), made[i], out.nbytes[i]);
     return status;
   }
 
@@ -296,8 +296,8 @@ class ForeignStep final : public Step {
   // Versions 1 to 3: void (result, operands), (result, operands, status), (result, operands, text, length, status), where
   // several results are an array of addresses; on a GPU (stream, operands and results[, text, length[, status]]).
   ErrorPointer call_untyped(char* const* operands, char* const* results, void* stream) const {
-    std::vector<const void*> given(operands, operands + in.places.size());
-    std::vector<void*> made(results, results + out.places.size());
+    std::vector<const void*> given(operands, operands + in.locations.size());
+    std::vector<void*> made(results, results + out.locations.size());
     void* result = made.size() == 1 ? made[0] : made.data();
     LegacyStatus status;
     return caught([&]() -> ErrorPointer {
@@ -389,7 +389,7 @@ bool find(ForeignStep* step, Device& device) {
 
 }  // namespace
 
-std::unique_ptr<Step> make_foreign_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_foreign_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   auto step = std::make_unique<ForeignStep>();
   Ref target = fields.object("target"), where = fields.object("where"), opaque = fields.object("opaque");
@@ -403,12 +403,12 @@ std::unique_ptr<Step> make_foreign_step(PyObject* record, const PlaceReader& pla
   step->name = name;
   step->lines = lines;
   step->opaque.assign(text, size_t(length));
-  if (!step->attributes.read(attributes.get()) || !step->in.read(in.get(), places) || !step->out.read(out.get(), places))
+  if (!step->attributes.read(attributes.get()) || !step->in.read(in.get(), locations) || !step->out.read(out.get(), locations))
     return nullptr;
   for (const Side* side : {&step->in, &step->out})
     for (int64_t nbytes : side->nbytes) step->cost += double(nbytes) * figures.python_byte_ns;
-  if (!find(step.get(), *places.device())) return nullptr;
-  if (step->on_gpu) step->ordinal = cuda_device(places.device())->facts.ordinal;
+  if (!find(step.get(), *locations.device())) return nullptr;
+  if (step->on_gpu) step->ordinal = cuda_device(locations.device())->facts.ordinal;
   if (!step->instantiate()) return nullptr;
   return step;
 }

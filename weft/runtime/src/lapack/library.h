@@ -60,7 +60,7 @@ MadeRoutine make_counter(const std::string& name, char type);
 
 // Fourier transforms, which cut all arrays of a batch among the threads themselves.
 std::unique_ptr<Step> make_fft_step(char type, const std::vector<int64_t>& sizes, PyObject* in, PyObject* out,
-                                    const PlaceReader& places);
+                                    const LocationReader& locations);
 
 // ---- elements
 

@@ -1,6 +1,6 @@
 // Library calls as steps of a plan: a routine runs on every matrix of a batch.
 //
-//   ("library", "cholesky", "f", 8, (300,), (place of a,), (place of l,))    eight matrices f32[300,300]
+//   ("library", "cholesky", "f", 8, (300,), (location of a,), (location of l,))    eight matrices f32[300,300]
 //
 // Several matrices: each is computed by one thread of the pool. A single matrix, or a few large ones: LAPACK uses as many
 // threads as the pool has, and the pool waits. LAPACK's threads wait for each other without sleeping; where another
@@ -41,7 +41,7 @@ class LibraryStep final : public Step {
 
   std::unique_ptr<Routine> routine;
   int64_t batch = 1;
-  std::vector<Place> in, out;
+  std::vector<Location> in, out;
 
  private:
   struct Job {
@@ -93,23 +93,23 @@ bool read_sizes(PyObject* tuple, std::vector<int64_t>* sizes) {
   return true;
 }
 
-bool read_operands(PyObject* tuple, const std::vector<int64_t>& bytes, int64_t batch, const PlaceReader& places,
-                   std::vector<Place>* operands) {
+bool read_operands(PyObject* tuple, const std::vector<int64_t>& bytes, int64_t batch, const LocationReader& locations,
+                   std::vector<Location>* operands) {
   if (size_t(PyTuple_GET_SIZE(tuple)) != bytes.size())
     return invalid_call("[executable] a library call has the wrong number of operands");
   for (size_t i = 0; i < bytes.size(); ++i) {
-    Place place;
+    Location location;
     int64_t all;
     if (__builtin_mul_overflow(bytes[i], batch, &all)) return invalid_call("[executable] a library call is too large");
-    if (!places.place(PyTuple_GET_ITEM(tuple, Py_ssize_t(i)), all, &place)) return false;
-    operands->push_back(place);
+    if (!locations.location(PyTuple_GET_ITEM(tuple, Py_ssize_t(i)), all, &location)) return false;
+    operands->push_back(location);
   }
   return true;
 }
 
 }  // namespace
 
-std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_library_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   Ref routine = fields.object("routine"), sizes = fields.tuple("sizes"), in = fields.tuple("operands"),
       out = fields.tuple("results");
@@ -120,7 +120,7 @@ std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& pla
   if (name == nullptr) return nullptr;
   std::vector<int64_t> read;
   if (!read_sizes(sizes.get(), &read)) return nullptr;
-  if (std::strcmp(name, "fft") == 0) return make_fft_step(type, read, in.get(), out.get(), places);
+  if (std::strcmp(name, "fft") == 0) return make_fft_step(type, read, in.get(), out.get(), locations);
   auto step = std::make_unique<LibraryStep>();
   for (auto* make : {make_factorization, make_solver, make_spectral, make_counter})
     if (step->routine == nullptr) step->routine = make(name, type);
@@ -135,8 +135,8 @@ std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& pla
     return nullptr;
   }
   step->batch = batch;
-  if (!read_operands(in.get(), step->routine->in_bytes, batch, places, &step->in) ||
-      !read_operands(out.get(), step->routine->out_bytes, batch, places, &step->out))
+  if (!read_operands(in.get(), step->routine->in_bytes, batch, locations, &step->in) ||
+      !read_operands(out.get(), step->routine->out_bytes, batch, locations, &step->out))
     return nullptr;
   return step;
 }

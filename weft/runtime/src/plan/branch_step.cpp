@@ -89,9 +89,9 @@ class BranchStep final : public Step {
     return false;
   }
 
-  Place which;
+  Location which;
   std::vector<Nested> branches;
-  std::vector<Place> operands, results;
+  std::vector<Location> operands, results;
   std::vector<int64_t> result_bytes;
 
  private:
@@ -175,12 +175,12 @@ bool hold_constant(Nested* nested, Array* array) {
 
 }  // namespace
 
-bool read_nested(PyObject* object, const PlaceReader& places, Nested* out) {
+bool read_nested(PyObject* object, const LocationReader& locations, Nested* out) {
   PyObject *program, *consts;
   if (!PyTuple_Check(object) || !PyArg_ParseTuple(object, "O!O!", ExecutableType, &program, &PyTuple_Type, &consts))
     return wrong("[executable] a nested program is (Executable, constants)");
   out->program = reinterpret_cast<Executable*>(Py_NewRef(program));
-  if (out->program->plan->device_program != nullptr || out->program->plan->device != places.device())
+  if (out->program->plan->device_program != nullptr || out->program->plan->device != locations.device())
     return wrong("[executable] a nested program runs on the device of the program around it");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(consts); ++i) {
     PyObject* array = PyTuple_GET_ITEM(consts, i);
@@ -205,22 +205,22 @@ bool gives(const Nested& nested, size_t output, int64_t nbytes) {
   return wrong("[executable] a nested program gives results of other sizes");
 }
 
-std::unique_ptr<Step> make_branch_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_branch_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   Ref which = fields.object("which"), branches = fields.tuple("branches"), operands = fields.tuple("operands"),
       results = fields.tuple("results");
   if (!fields.ok()) return nullptr;
   auto step = std::make_unique<BranchStep>();
-  if (!places.place(which.get(), 4, &step->which)) return nullptr;
+  if (!locations.location(which.get(), 4, &step->which)) return nullptr;
   if (PyTuple_GET_SIZE(branches.get()) == 0) return wrong("[executable] a branch needs programs"), nullptr;
   std::vector<int64_t> bytes;
-  if (!places.sized(operands.get(), &step->operands, &bytes) ||
-      !places.sized(results.get(), &step->results, &step->result_bytes))
+  if (!locations.sized(operands.get(), &step->operands, &bytes) ||
+      !locations.sized(results.get(), &step->results, &step->result_bytes))
     return nullptr;
   step->branches = std::vector<Nested>(size_t(PyTuple_GET_SIZE(branches.get())));
   for (size_t b = 0; b < step->branches.size(); ++b) {
     Nested& nested = step->branches[b];
-    if (!read_nested(PyTuple_GET_ITEM(branches.get(), Py_ssize_t(b)), places, &nested)) return nullptr;
+    if (!read_nested(PyTuple_GET_ITEM(branches.get(), Py_ssize_t(b)), locations, &nested)) return nullptr;
     if (size_t(nested.plan().n_inputs) != nested.consts.size() + bytes.size() ||
         nested.plan().outputs.size() != step->result_bytes.size())
       return wrong("[executable] a branch takes or gives another number of values"), nullptr;

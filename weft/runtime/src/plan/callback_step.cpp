@@ -17,8 +17,8 @@
 namespace weft {
 namespace {
 
-struct TypedPlace {
-  Place place;
+struct TypedLocation {
+  Location location;
   ShapedArray* aval;  // owned
 };
 
@@ -39,8 +39,8 @@ class PythonStep : public Step {
  public:
   ~PythonStep() override {
     Py_XDECREF(callable);
-    for (TypedPlace& place : in) Py_DECREF(place.aval);
-    for (TypedPlace& place : out) Py_DECREF(place.aval);
+    for (TypedLocation& location : in) Py_DECREF(location.aval);
+    for (TypedLocation& location : out) Py_DECREF(location.aval);
   }
 
   Status run(Frame& frame) const override {
@@ -73,7 +73,7 @@ class PythonStep : public Step {
   void clear() override { Py_XSETREF(callable, Py_NewRef(Py_None)); }
 
   PyObject* callable = nullptr;  // owned
-  std::vector<TypedPlace> in, out;
+  std::vector<TypedLocation> in, out;
   double cost = 0;
 
  private:
@@ -98,12 +98,12 @@ class PythonStep : public Step {
     return status == Status::ok;
   }
 
-  static PyObject* view_of(const Frame& frame, const TypedPlace& typed) {
+  static PyObject* view_of(const Frame& frame, const TypedLocation& typed) {
     PyArray_Descr* descr = descr_of(typed.aval);
     if (descr == nullptr) return nullptr;
     Device& device = *frame.plan->device;
-    char* data = typed.place.address(frame);
-    Buffer* owner = device.is_host() ? frame.owners[typed.place.slot] : nullptr;  // of others the array has a copy
+    char* data = typed.location.address(frame);
+    Buffer* owner = device.is_host() ? frame.owners[typed.location.slot] : nullptr;  // of others the array has a copy
     npy_intp extents[kMaxRank];
     for (int d = 0; d < typed.aval->ndim; ++d) extents[d] = typed.aval->extents[d];
     PyObject* view = PyArray_NewFromDescr(&PyArray_Type, descr, typed.aval->ndim, extents, nullptr,
@@ -127,7 +127,7 @@ class PythonStep : public Step {
     return view;
   }
 
-  bool store(const Frame& frame, const TypedPlace& typed, PyObject* result, size_t position) const {
+  bool store(const Frame& frame, const TypedLocation& typed, PyObject* result, size_t position) const {
     PyArray_Descr* descr = descr_of(typed.aval);
     if (descr == nullptr) return false;
     Ref array = steal(in_python([&] {
@@ -146,8 +146,8 @@ class PythonStep : public Step {
       return false;
     }
     Device& device = *frame.plan->device;
-    if (device.is_host()) return copy_bytes(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == 0;
-    if (device.upload(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == Status::ok) return true;
+    if (device.is_host()) return copy_bytes(typed.location.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == 0;
+    if (device.upload(typed.location.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == Status::ok) return true;
     set_failed(device, typed.aval->nbytes);
     return false;
   }
@@ -179,7 +179,7 @@ class PythonStep : public Step {
 
 // Words of floats, bad where the bits without the sign are at least `least`.
 struct Scan {
-  Place place;
+  Location location;
   int64_t count;
   int width;  // bytes of a word
   uint64_t least;
@@ -253,7 +253,7 @@ class GuardStep final : public PythonStep {
   bool has_callbacks() const override { return false; }
   double cost_ns() const override { return guard_ns; }
 
-  Place word{-1, -1, 0};  // slot -1: none
+  Location word{-1, -1, 0};  // slot -1: none
   std::vector<Scan> scans;
   double guard_ns = 2;
 
@@ -266,7 +266,7 @@ class GuardStep final : public PythonStep {
   }
   bool scanned(const Frame& frame) const {
     for (const Scan& scan : scans) {
-      View seen(*frame.plan->device, scan.place.address(frame), scan.count * scan.width);
+      View seen(*frame.plan->device, scan.location.address(frame), scan.count * scan.width);
       if (seen.data() == nullptr) return true;
       ScanJob job{seen.data(), scan.width, scan.least};
       const double cost = double(scan.count * scan.width) * figures.scan_byte_ns;
@@ -278,12 +278,12 @@ class GuardStep final : public PythonStep {
   }
 };
 
-bool read_typed(PyObject* sequence, const PlaceReader& places, std::vector<TypedPlace>* out) {
-  Ref items = steal(in_python<PySequence_Fast>(sequence, "[executable] places must be a sequence"));
+bool read_typed(PyObject* sequence, const LocationReader& locations, std::vector<TypedLocation>* out) {
+  Ref items = steal(in_python<PySequence_Fast>(sequence, "[executable] locations must be a sequence"));
   if (!items) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
-    TypedPlace typed{};
-    if (!places.typed_place(PySequence_Fast_GET_ITEM(items.get(), i), &typed.place, &typed.aval)) return false;
+    TypedLocation typed{};
+    if (!locations.typed_location(PySequence_Fast_GET_ITEM(items.get(), i), &typed.location, &typed.aval)) return false;
     Py_INCREF(typed.aval);
     out->push_back(typed);
   }
@@ -292,36 +292,36 @@ bool read_typed(PyObject* sequence, const PlaceReader& places, std::vector<Typed
 
 }  // namespace
 
-std::unique_ptr<Step> make_python_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_python_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   Ref callable = fields.object("callable"), in = fields.object("operands"), out = fields.object("results");
   if (!fields.ok()) return nullptr;
   auto step = std::make_unique<PythonStep>();
   step->callable = callable.release();
-  if (!read_typed(in.get(), places, &step->in) || !read_typed(out.get(), places, &step->out)) return nullptr;
+  if (!read_typed(in.get(), locations, &step->in) || !read_typed(out.get(), locations, &step->out)) return nullptr;
   for (const auto* side : {&step->in, &step->out})
-    for (const TypedPlace& typed : *side) step->cost += double(typed.aval->nbytes) * figures.python_byte_ns;
+    for (const TypedLocation& typed : *side) step->cost += double(typed.aval->nbytes) * figures.python_byte_ns;
   return step;
 }
 
-std::unique_ptr<Step> make_guard_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_guard_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   Ref callable = fields.object("callable"), in = fields.object("operands");
   Ref word = fields.object("word"), scans = fields.tuple("scans");
   if (!fields.ok()) return nullptr;
   auto step = std::make_unique<GuardStep>();
   step->callable = callable.release();
-  if (!read_typed(in.get(), places, &step->in)) return nullptr;
-  if (word.get() != Py_None && !places.place(word.get(), 1, &step->word)) return nullptr;
+  if (!read_typed(in.get(), locations, &step->in)) return nullptr;
+  if (word.get() != Py_None && !locations.location(word.get(), 1, &step->word)) return nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(scans.get()); ++i) {
     Scan scan{};
-    PyObject* place;
+    PyObject* location;
     long long count;
     unsigned long long least;
     PyObject* item = PyTuple_GET_ITEM(scans.get(), i);
-    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OLiK", &place, &count, &scan.width, &least) || count < 0 ||
+    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OLiK", &location, &count, &scan.width, &least) || count < 0 ||
         (scan.width != 2 && scan.width != 4 && scan.width != 8)) {
-      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "[executable] a scan is (place, count, width, least)");
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "[executable] a scan is (location, count, width, least)");
       return nullptr;
     }
     scan.count = count;
@@ -331,7 +331,7 @@ std::unique_ptr<Step> make_guard_step(PyObject* record, const PlaceReader& place
       PyErr_SetString(PyExc_ValueError, "[executable] a scan is too long");
       return nullptr;
     }
-    if (!places.place(place, bytes, &scan.place)) return nullptr;
+    if (!locations.location(location, bytes, &scan.location)) return nullptr;
     step->guard_ns += double(bytes) * figures.scan_byte_ns;
     step->scans.push_back(scan);
   }

@@ -61,7 +61,7 @@ class SignalWatch {
 };
 
 struct Strided {
-  Place place;
+  Location location;
   int64_t stride;
 };
 
@@ -99,7 +99,7 @@ class LoopStep final : public Step {
   bool has_cond() const { return cond.program != nullptr; }
 
   Nested body, cond;
-  std::vector<Place> tested, captured, carry;
+  std::vector<Location> tested, captured, carry;
   std::vector<int64_t> carry_bytes;
   std::vector<Strided> inputs, outputs;
   std::vector<int64_t> output_bytes;
@@ -417,15 +417,15 @@ class LoopStep final : public Step {
     Device& device = *frame.plan->device;
     for (size_t i = 0; i < n; ++i) inner.input(first + i) = now[i];
     for (size_t i = 0; i < inputs.size(); ++i)
-      inner.input(first + n + i) = inputs[i].place.address(frame) + index * inputs[i].stride;
+      inner.input(first + n + i) = inputs[i].location.address(frame) + index * inputs[i].stride;
     for (size_t i = 0; i < n; ++i) inner.output(i) = spare[i];
     for (size_t i = 0; i < outputs.size(); ++i)
-      inner.output(n + i) = outputs[i].place.address(frame) + index * outputs[i].stride;
+      inner.output(n + i) = outputs[i].location.address(frame) + index * outputs[i].stride;
     inner.resolve_outputs();
     if (Status status = inner.run(frame); status != Status::ok) return status;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (plan.outputs[n + i].kind == OutputKind::fresh) continue;
-      char* to = outputs[i].place.address(frame) + index * outputs[i].stride;
+      char* to = outputs[i].location.address(frame) + index * outputs[i].stride;
       Status status = device.copy(to, inner.output(n + i), output_bytes[i]);
       if (status != Status::ok) return status;
     }
@@ -520,19 +520,19 @@ class LoopStep final : public Step {
   }
 };
 
-// sequence of (place, bytes of one element); there are `trips` elements at the place
-bool read_rows(PyObject* sequence, const PlaceReader& places, int64_t trips, std::vector<Strided>* out,
+// sequence of (location, bytes of one element); there are `trips` elements at the location
+bool read_rows(PyObject* sequence, const LocationReader& locations, int64_t trips, std::vector<Strided>* out,
                std::vector<int64_t>* sizes) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence); ++i) {
-    PyObject* place;
+    PyObject* location;
     long long nbytes;
     int64_t total;
     PyObject* item = PyTuple_GET_ITEM(sequence, i);
-    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OL", &place, &nbytes) || nbytes < 0 ||
+    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OL", &location, &nbytes) || nbytes < 0 ||
         __builtin_mul_overflow(int64_t(nbytes), trips, &total))
-      return wrong("[executable] rows of a loop are (place, bytes of one)");
+      return wrong("[executable] rows of a loop are (location, bytes of one)");
     Strided found{};
-    if (!places.place(place, total, &found.place)) return false;
+    if (!locations.location(location, total, &found.location)) return false;
     found.stride = nbytes;
     out->push_back(found);
     sizes->push_back(nbytes);
@@ -570,7 +570,7 @@ bool check_loop(const LoopStep& loop, const std::vector<int64_t>& tested, const 
 
 }  // namespace
 
-std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_loop_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   auto step = std::make_unique<LoopStep>();
   Ref body = fields.object("body"), cond = fields.object("cond");
@@ -581,16 +581,16 @@ std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places
       inputs = fields.tuple("inputs"), outputs = fields.tuple("outputs");
   if (!fields.ok()) return nullptr;
   std::vector<int64_t> tested_bytes, captured_bytes, row_bytes;
-  if (!read_nested(body.get(), places, &step->body) ||
-      (cond.get() != Py_None && !read_nested(cond.get(), places, &step->cond)))
+  if (!read_nested(body.get(), locations, &step->body) ||
+      (cond.get() != Py_None && !read_nested(cond.get(), locations, &step->cond)))
     return nullptr;
   if (!step->has_cond() && step->trips < 0) return wrong("[executable] a loop without a condition has a count"), nullptr;
   int64_t rows = step->has_cond() ? 0 : step->trips;
-  if (!places.sized(tested.get(), &step->tested, &tested_bytes) ||
-      !places.sized(captured.get(), &step->captured, &captured_bytes) ||
-      !places.sized(carry.get(), &step->carry, &step->carry_bytes) ||
-      !read_rows(inputs.get(), places, rows, &step->inputs, &row_bytes) ||
-      !read_rows(outputs.get(), places, rows, &step->outputs, &step->output_bytes))
+  if (!locations.sized(tested.get(), &step->tested, &tested_bytes) ||
+      !locations.sized(captured.get(), &step->captured, &captured_bytes) ||
+      !locations.sized(carry.get(), &step->carry, &step->carry_bytes) ||
+      !read_rows(inputs.get(), locations, rows, &step->inputs, &row_bytes) ||
+      !read_rows(outputs.get(), locations, rows, &step->outputs, &step->output_bytes))
     return nullptr;
   if (!check_loop(*step, tested_bytes, captured_bytes, row_bytes)) return nullptr;
   return step;

@@ -28,7 +28,7 @@ class CopyRowsStep final : public Step {
   }
   double cost_ns() const override { return 0.1 * double(nbytes) * double(runs) + double(runs); }
 
-  Place to, from;
+  Location to, from;
   int64_t nbytes = 0, runs = 1;
   std::vector<Walk> walks;  // outermost first
 
@@ -66,7 +66,7 @@ class CopyRowsStep final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> make_copy_rows_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_copy_rows_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   Ref to = fields.object("to"), from = fields.object("source"), read = fields.tuple("steps");
   const int64_t nbytes = fields.integer("nbytes");
@@ -88,7 +88,7 @@ std::unique_ptr<Step> make_copy_rows_step(PyObject* record, const PlaceReader& p
     step->walks.push_back({count, stride});
     step->runs *= count;
   }
-  if (nbytes < 0 || !places.place(to.get(), reach, &step->to) || !places.place(from.get(), reach, &step->from)) {
+  if (nbytes < 0 || !locations.location(to.get(), reach, &step->to) || !locations.location(from.get(), reach, &step->from)) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "[executable] a copy of negative length");
     return nullptr;
   }

@@ -209,7 +209,7 @@ class StartStep final : public Step {
   mpi::Type type{};
   mpi::Combine combiner{};
   std::vector<int> destinations;
-  Place in{}, out{};
+  Location in{}, out{};
   int64_t nbytes = 0;  // of the operand
   size_t count = 0;
   uint64_t fingerprint = 0;
@@ -337,7 +337,7 @@ void break_off_exchanges(const Plan& plan, const Frame& frame) {
     mpi::break_off(plan.name + " raised an error on this rank, and did not send what the others wait for");
 }
 
-std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_exchange_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   auto step = std::make_unique<StartStep>();
   step->number = int(fields.integer("number"));
@@ -357,9 +357,9 @@ std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& pl
     return nullptr;
   step->fingerprint = PyLong_AsUnsignedLongLong(fingerprint.get());
   if (PyErr_Occurred()) return nullptr;
-  std::vector<Place> found;
+  std::vector<Location> found;
   std::vector<int64_t> sizes;
-  if (!places.sized(operand.get(), &found, &sizes) || !places.sized(result.get(), &found, &sizes)) return nullptr;
+  if (!locations.sized(operand.get(), &found, &sizes) || !locations.sized(result.get(), &found, &sizes)) return nullptr;
   bool has_operand = PyTuple_GET_SIZE(operand.get()) == 1, has_result = PyTuple_GET_SIZE(result.get()) == 1;
   if (has_operand != (step->way != kRank && step->way != kAgree) || has_result != (step->way != kAgree)) {
     bad("lacks an operand or a result");
@@ -371,7 +371,7 @@ std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& pl
   return step;
 }
 
-std::unique_ptr<Step> make_done_step(PyObject* record, const PlaceReader&) {
+std::unique_ptr<Step> make_done_step(PyObject* record, const LocationReader&) {
   Fields fields(record);
   auto step = std::make_unique<DoneStep>();
   step->number = int(fields.integer("number"));

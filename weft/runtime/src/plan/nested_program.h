@@ -109,7 +109,7 @@ inline bool wrong(const char* message) {
 }
 
 // Owned parts of `out`, from (Executable, constants); false with an error set.
-bool read_nested(PyObject* object, const PlaceReader& places, Nested* out);
+bool read_nested(PyObject* object, const LocationReader& locations, Nested* out);
 
 // Whether an input or output of a nested program is exactly as large as what it is bound to; if not, an error is set.
 bool fits(const Nested& nested, size_t input, int64_t nbytes);

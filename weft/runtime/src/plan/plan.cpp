@@ -76,32 +76,32 @@ bool read_temps(PyObject* temps, Plan* plan) {
   return true;
 }
 
-std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
+std::unique_ptr<Step> read_step(PyObject* instruction, LocationReader& locations) {
   const int opcode = index_of(g_instructions, kOpcodes, instruction);
-  if ((opcode == kExchange || opcode == kDone) && !places.device()->is_host()) {
+  if ((opcode == kExchange || opcode == kDone) && !locations.device()->is_host()) {
     PyErr_Format(PyExc_NotImplementedError, "[executable] programs on %s exchange nothing with other processes",
-                 places.device()->name.c_str());
+                 locations.device()->name.c_str());
     return nullptr;
   }
   switch (opcode) {
-    case kKernel: return make_kernel_step(instruction, places);
-    case kOffset: return make_offset_step(instruction, places);
-    case kProduct: return make_gemm_step(instruction, places);
-    case kCopy: return make_copy_step(instruction, places);
-    case kCopyRows: return make_copy_rows_step(instruction, places);
-    case kFill: return make_fill_step(instruction, places);
-    case kSort: return make_sort_step(instruction, places);
-    case kLibrary: return make_library_step(instruction, places);
-    case kCallback: return make_python_step(instruction, places);
-    case kLoop: return make_loop_step(instruction, places);
-    case kRoutine: return make_routine_step(instruction, places);
-    case kBranch: return make_branch_step(instruction, places);
-    case kGuard: return make_guard_step(instruction, places);
-    case kExchange: return make_exchange_step(instruction, places);
-    case kDone: return make_done_step(instruction, places);
-    case kLaunch: return make_launch_step(instruction, places);
-    case kForeign: return make_foreign_step(instruction, places);
-    case kLibraryProduct: return make_library_product_step(instruction, places);
+    case kKernel: return make_kernel_step(instruction, locations);
+    case kOffset: return make_offset_step(instruction, locations);
+    case kProduct: return make_gemm_step(instruction, locations);
+    case kCopy: return make_copy_step(instruction, locations);
+    case kCopyRows: return make_copy_rows_step(instruction, locations);
+    case kFill: return make_fill_step(instruction, locations);
+    case kSort: return make_sort_step(instruction, locations);
+    case kLibrary: return make_library_step(instruction, locations);
+    case kCallback: return make_python_step(instruction, locations);
+    case kLoop: return make_loop_step(instruction, locations);
+    case kRoutine: return make_routine_step(instruction, locations);
+    case kBranch: return make_branch_step(instruction, locations);
+    case kGuard: return make_guard_step(instruction, locations);
+    case kExchange: return make_exchange_step(instruction, locations);
+    case kDone: return make_done_step(instruction, locations);
+    case kLaunch: return make_launch_step(instruction, locations);
+    case kForeign: return make_foreign_step(instruction, locations);
+    case kLibraryProduct: return make_library_product_step(instruction, locations);
   }
   PyErr_Format(PyExc_ValueError, "[executable] %R is not an instruction", instruction);
   return nullptr;
@@ -172,64 +172,64 @@ Plan::~Plan() {
   delete times.load();
 }
 
-bool PlaceReader::check(const Place& place, int64_t nbytes) const {
-  if (place.slot < 0 || place.slot >= plan_.n_slots())
-    return plan_error("[executable] an instruction names slot %lld", place.slot);
-  if (!plan_.device->is_host()) touched_.push_back(place.slot);
-  if (place.offset < 0) return plan_error("[executable] negative offset %lld into slot %lld", place.offset, place.slot);
+bool LocationReader::check(const Location& location, int64_t nbytes) const {
+  if (location.slot < 0 || location.slot >= plan_.n_slots())
+    return plan_error("[executable] an instruction names slot %lld", location.slot);
+  if (!plan_.device->is_host()) touched_.push_back(location.slot);
+  if (location.offset < 0) return plan_error("[executable] negative offset %lld into slot %lld", location.offset, location.slot);
   int64_t dynamic = 0;
-  if (place.dynamic >= 0) {
-    if (size_t(place.dynamic) >= largest_.size() || largest_[size_t(place.dynamic)] < 0)
-      return plan_error("[executable] dynamic offset %lld is used before it is computed", place.dynamic);
-    dynamic = largest_[size_t(place.dynamic)];
+  if (location.dynamic >= 0) {
+    if (size_t(location.dynamic) >= largest_.size() || largest_[size_t(location.dynamic)] < 0)
+      return plan_error("[executable] dynamic offset %lld is used before it is computed", location.dynamic);
+    dynamic = largest_[size_t(location.dynamic)];
   }
-  int64_t size = slot_bytes_[size_t(place.slot)], end;
-  if (__builtin_add_overflow(place.offset, dynamic, &end) ||
+  int64_t size = slot_bytes_[size_t(location.slot)], end;
+  if (__builtin_add_overflow(location.offset, dynamic, &end) ||
       (nbytes > 0 && __builtin_add_overflow(end, nbytes, &end)) || end > size)
-    return plan_error("[executable] an instruction accesses byte %lld of slot %lld, which is smaller", place.offset,
-                      place.slot);
+    return plan_error("[executable] an instruction accesses byte %lld of slot %lld, which is smaller", location.offset,
+                      location.slot);
   return true;
 }
 
-bool PlaceReader::place(PyObject* object, int64_t nbytes, Place* out) const {
+bool LocationReader::location(PyObject* object, int64_t nbytes, Location* out) const {
   long long offset;
-  if (!PyTuple_Check(object)) return plan_error("[executable] a place is (slot, offset, dynamic)");
-  if (!PyArg_ParseTuple(object, "iLi;[executable] a place is (slot, offset, dynamic)", &out->slot, &offset,
+  if (!PyTuple_Check(object)) return plan_error("[executable] a location is (slot, offset, dynamic)");
+  if (!PyArg_ParseTuple(object, "iLi;[executable] a location is (slot, offset, dynamic)", &out->slot, &offset,
                         &out->dynamic))
     return false;
   out->offset = offset;
   return check(*out, nbytes);
 }
 
-bool PlaceReader::typed_place(PyObject* object, Place* out, ShapedArray** aval) const {
+bool LocationReader::typed_location(PyObject* object, Location* out, ShapedArray** aval) const {
   long long offset;
   PyObject* type;
-  if (!PyTuple_Check(object)) return plan_error("[executable] a place is (slot, offset, aval)");
-  if (!PyArg_ParseTuple(object, "iLO;[executable] a place is (slot, offset, aval)", &out->slot, &offset, &type))
+  if (!PyTuple_Check(object)) return plan_error("[executable] a location is (slot, offset, aval)");
+  if (!PyArg_ParseTuple(object, "iLO;[executable] a location is (slot, offset, aval)", &out->slot, &offset, &type))
     return false;
-  if (!is_shaped_array(type)) return plan_error("[executable] a place is (slot, offset, aval)");
+  if (!is_shaped_array(type)) return plan_error("[executable] a location is (slot, offset, aval)");
   *aval = reinterpret_cast<ShapedArray*>(type);
   out->offset = offset;
   out->dynamic = -1;
   return check(*out, (*aval)->nbytes);
 }
 
-bool PlaceReader::sized(PyObject* sequence, std::vector<Place>* out, std::vector<int64_t>* sizes) const {
+bool LocationReader::sized(PyObject* sequence, std::vector<Location>* out, std::vector<int64_t>* sizes) const {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence); ++i) {
     PyObject* object;
     long long nbytes;
     PyObject* item = PyTuple_GET_ITEM(sequence, i);
     if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OL", &object, &nbytes) || nbytes < 0)
-      return PyErr_Occurred() != nullptr ? false : plan_error("[executable] operand %lld is not (place, bytes)", i);
-    Place found{};
-    if (!place(object, nbytes, &found)) return false;
+      return PyErr_Occurred() != nullptr ? false : plan_error("[executable] operand %lld is not (location, bytes)", i);
+    Location found{};
+    if (!location(object, nbytes, &found)) return false;
     out->push_back(found);
     sizes->push_back(nbytes);
   }
   return true;
 }
 
-std::vector<std::pair<int32_t, int64_t>> PlaceReader::take_touched() {
+std::vector<std::pair<int32_t, int64_t>> LocationReader::take_touched() {
   std::sort(touched_.begin(), touched_.end());
   touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
   std::vector<std::pair<int32_t, int64_t>> found;
@@ -238,7 +238,7 @@ std::vector<std::pair<int32_t, int64_t>> PlaceReader::take_touched() {
   return found;
 }
 
-void PlaceReader::note_dynamic(int32_t id, int64_t largest) {
+void LocationReader::note_dynamic(int32_t id, int64_t largest) {
   if (size_t(id) >= largest_.size()) largest_.resize(size_t(id) + 1, -1);
   int64_t& known = largest_[size_t(id)];
   if (largest > known) known = largest;
@@ -268,12 +268,12 @@ std::unique_ptr<Plan> plan_from_python(Device* device, Py_ssize_t n_inputs, PyOb
   for (const ShapedArray* aval : plan->in_avals) slot_bytes.push_back(aval->nbytes);
   for (const OutputPlan& output : plan->outputs) slot_bytes.push_back(output.nbytes);
   for (const auto& temp : plan->temps) slot_bytes.push_back(temp.second);
-  PlaceReader places(*plan, std::move(slot_bytes));
+  LocationReader locations(*plan, std::move(slot_bytes));
 
   Ref list = steal(in_python<PySequence_Fast>(instructions, "[executable] instructions must be a sequence"));
   if (!list) return nullptr;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
-    std::unique_ptr<Step> step = read_step(PySequence_Fast_GET_ITEM(list.get(), i), places);
+    std::unique_ptr<Step> step = read_step(PySequence_Fast_GET_ITEM(list.get(), i), locations);
     if (!step) return nullptr;
     plan->cost_ns += step->cost_ns();
     plan->n_kernels += step->is_kernel();
@@ -281,7 +281,7 @@ std::unique_ptr<Plan> plan_from_python(Device* device, Py_ssize_t n_inputs, PyOb
     plan->has_callbacks = plan->has_callbacks || step->has_callbacks();
     plan->unbounded = plan->unbounded || step->is_unbounded();
     if (!device->is_host()) {
-      std::vector<std::pair<int32_t, int64_t>> touched = places.take_touched();
+      std::vector<std::pair<int32_t, int64_t>> touched = locations.take_touched();
       plan->all_enqueued = plan->all_enqueued && step->is_enqueued();
       if (!step->on_host()) {
         step->device = device;
@@ -292,7 +292,7 @@ std::unique_ptr<Plan> plan_from_python(Device* device, Py_ssize_t n_inputs, PyOb
     plan->steps.push_back(std::move(step));
     plan->first_instruction.push_back(int32_t(i));
   }
-  plan->n_dynamic = places.n_dynamic();
+  plan->n_dynamic = locations.n_dynamic();
   return plan;
 }
 

@@ -1,7 +1,7 @@
 // The compiled program as native data: its slots, and the list of steps that run over them.
 //
-// Slots are numbered: inputs, outputs, temporaries. A step reads and writes memory at places (slot, byte offset,
-// dynamic offset). Places are checked against the slot's size when the plan is built; that a kernel stays within its
+// Slots are numbered: inputs, outputs, temporaries. A step reads and writes memory at locations (slot, byte offset,
+// dynamic offset). Locations are checked against the slot's size when the plan is built; that a kernel stays within its
 // extents is the compiler's responsibility. A plan is immutable; its Python references are released with the GIL held.
 #pragma once
 
@@ -39,7 +39,7 @@ struct Frame {
   std::unique_ptr<Flights> flights = nullptr;  // exchanges on their way
 };
 
-struct Place {
+struct Location {
   int32_t slot;
   int32_t dynamic;  // or -1
   int64_t offset;
@@ -145,22 +145,22 @@ struct Iteration {
 // The iterations of the loops that run on this thread, the outermost first: a tuple of ints (new reference).
 PyObject* loop_iterations();
 
-// Reads the fields of one instruction, and checks places against slot sizes. Methods return false with an error set.
-class PlaceReader {
+// Reads the fields of one instruction, and checks locations against slot sizes. Methods return false with an error set.
+class LocationReader {
  public:
-  PlaceReader(const Plan& plan, std::vector<int64_t> slot_bytes) : plan_(plan), slot_bytes_(std::move(slot_bytes)) {}
+  LocationReader(const Plan& plan, std::vector<int64_t> slot_bytes) : plan_(plan), slot_bytes_(std::move(slot_bytes)) {}
 
   // object = (slot, offset, dynamic); nbytes < 0: unknown length.
-  bool place(PyObject* object, int64_t nbytes, Place* out) const;
+  bool location(PyObject* object, int64_t nbytes, Location* out) const;
   // object = (slot, offset, aval)
-  bool typed_place(PyObject* object, Place* out, ShapedArray** aval) const;
-  // sequence = ((place, bytes), ...), appended to both
-  bool sized(PyObject* sequence, std::vector<Place>* out, std::vector<int64_t>* sizes) const;
-  bool check(const Place& place, int64_t nbytes) const;
+  bool typed_location(PyObject* object, Location* out, ShapedArray** aval) const;
+  // sequence = ((location, bytes), ...), appended to both
+  bool sized(PyObject* sequence, std::vector<Location>* out, std::vector<int64_t>* sizes) const;
+  bool check(const Location& location, int64_t nbytes) const;
   void note_dynamic(int32_t id, int64_t largest);
   int32_t n_dynamic() const { return int32_t(largest_.size()); }
   Device* device() const { return plan_.device; }
-  // The slots of all places that were read or checked since the last call, each once, with their bytes.
+  // The slots of all locations that were read or checked since the last call, each once, with their bytes.
   std::vector<std::pair<int32_t, int64_t>> take_touched();
 
  private:
@@ -171,23 +171,23 @@ class PlaceReader {
 };
 
 // Builders of one step from the record of an instruction; nullptr with a Python error set.
-std::unique_ptr<Step> make_kernel_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_offset_step(PyObject* record, PlaceReader& places);
-std::unique_ptr<Step> make_copy_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_copy_rows_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_fill_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_python_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_guard_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_branch_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_routine_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_sort_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_exchange_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_done_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_launch_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_library_product_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& places);
-std::unique_ptr<Step> make_foreign_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_kernel_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_offset_step(PyObject* record, LocationReader& locations);
+std::unique_ptr<Step> make_copy_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_copy_rows_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_fill_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_python_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_guard_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_loop_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_branch_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_routine_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_sort_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_gemm_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_exchange_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_done_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_launch_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_library_product_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_library_step(PyObject* record, const LocationReader& locations);
+std::unique_ptr<Step> make_foreign_step(PyObject* record, const LocationReader& locations);
 
 }  // namespace weft

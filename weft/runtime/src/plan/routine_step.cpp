@@ -56,14 +56,14 @@ class RoutineStep final : public Step {
   bool is_kernel() const override { return true; }
 
   Kernel* kernel = nullptr;  // owned
-  std::vector<Place> operands;
+  std::vector<Location> operands;
   std::vector<int64_t> params;
   double cost = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Step> make_routine_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_routine_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   auto step = std::make_unique<RoutineStep>();
   Ref kernel = fields.object("kernel"), operands = fields.tuple("operands");
@@ -76,7 +76,7 @@ std::unique_ptr<Step> make_routine_step(PyObject* record, const PlaceReader& pla
   }
   step->kernel = reinterpret_cast<Kernel*>(kernel.release());
   std::vector<int64_t> bytes;
-  if (!places.sized(operands.get(), &step->operands, &bytes)) return nullptr;
+  if (!locations.sized(operands.get(), &step->operands, &bytes)) return nullptr;
   return step;
 }
 

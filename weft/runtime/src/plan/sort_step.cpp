@@ -34,7 +34,7 @@ constexpr int64_t kLongest = 1 << 22;  // longer rows are always shared: interru
 constexpr int64_t kGrain = 1 << 14;   // elements of such a row that one thread reads or moves at least
 
 struct Key {
-  Place place;
+  Location location;
   char order;  // how bits are compared: u(nsigned), i(nteger) or f(loat)
   int bytes;         // of a word
   int64_t distance;  // bytes from one element to the next in memory
@@ -42,7 +42,7 @@ struct Key {
 };
 
 struct Moved {
-  Place from, to;
+  Location from, to;
   int bytes;
 };
 
@@ -67,7 +67,7 @@ class SortStep final : public Step {
   int64_t kept = 0;  // how many elements of every row are kept
   bool largest = false;     // descending from NaN to -NaN, and 0.0 before -0.0
   int position_bytes = 0;  // 4, 8, or 0 if no positions are stored
-  Place positions{};
+  Location positions{};
   std::vector<Key> keys;
   std::vector<Moved> values;
   PyArray_SortFunc *sort_halves = nullptr, *sort_words = nullptr;  // NumPy's, of uint32 and uint64
@@ -222,7 +222,7 @@ class SortStep final : public Step {
   template <typename Wide>
   void read(const Key& key, const Frame& frame, int64_t first, Wide* words, int shift, int64_t low,
             int64_t high) const {
-    const char* from = key.place.address(frame) + first * key.distance;
+    const char* from = key.location.address(frame) + first * key.distance;
     if (key.bytes == 1) return read_steps<uint8_t>(key, from, words, shift, low, high);
     if (key.bytes == 2) return read_steps<uint16_t>(key, from, words, shift, low, high);
     if (key.bytes == 4) return read_steps<uint32_t>(key, from, words, shift, low, high);
@@ -303,45 +303,45 @@ bool invalid_sort(const char* message) {
 
 bool is_size(int bytes, int most) { return bytes > 0 && bytes <= most && (bytes & (bytes - 1)) == 0; }
 
-bool read_keys(PyObject* keys, const PlaceReader& places, SortStep* step) {
+bool read_keys(PyObject* keys, const LocationReader& locations, SortStep* step) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
     Key key{};
-    PyObject *place, *item = PyTuple_GET_ITEM(keys, i);
+    PyObject *location, *item = PyTuple_GET_ITEM(keys, i);
     int order;
     long long distance;
     unsigned long long infinity;
-    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OCiLK", &place, &order, &key.bytes, &distance, &infinity))
-      return invalid_sort("[executable] a key is (place, order, bytes, distance, infinity)");
+    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OCiLK", &location, &order, &key.bytes, &distance, &infinity))
+      return invalid_sort("[executable] a key is (location, order, bytes, distance, infinity)");
     if (!is_size(key.bytes, 8) || distance < key.bytes || distance > 16 ||
         (order != 'u' && order != 'i' && order != 'f'))
       return invalid_sort("[executable] a key has an unknown order or size");
     key.order = char(order);
     key.distance = distance;
     key.infinity = infinity;
-    if (!places.place(place, (step->rows * step->n - 1) * distance + key.bytes, &key.place)) return false;
+    if (!locations.location(location, (step->rows * step->n - 1) * distance + key.bytes, &key.location)) return false;
     step->keys.push_back(key);
   }
   return !step->keys.empty() || invalid_sort("[executable] a sort without keys");
 }
 
-bool is_same(const Place& a, const Place& b) {
+bool is_same(const Location& a, const Location& b) {
   return a.slot == b.slot && a.dynamic == b.dynamic && a.offset == b.offset;
 }
 
 bool is_alone(const SortStep& step) {
   return step.keys.size() == 1 && step.values.size() == 1 && step.position_bytes == 0 && step.kept == step.n &&
          !step.largest && step.keys[0].bytes == step.values[0].bytes &&
-         is_same(step.keys[0].place, step.values[0].from);
+         is_same(step.keys[0].location, step.values[0].from);
 }
 
-bool read_moved(PyObject* values, const PlaceReader& places, SortStep* step) {
+bool read_moved(PyObject* values, const LocationReader& locations, SortStep* step) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values); ++i) {
     Moved moved{};
     PyObject *from, *to, *item = PyTuple_GET_ITEM(values, i);
     if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OOi", &from, &to, &moved.bytes) || !is_size(moved.bytes, 16))
       return invalid_sort("[executable] what is sorted is (from, to, bytes of an element)");
-    if (!places.place(from, step->rows * step->n * moved.bytes, &moved.from) ||
-        !places.place(to, step->rows * step->kept * moved.bytes, &moved.to))
+    if (!locations.location(from, step->rows * step->n * moved.bytes, &moved.from) ||
+        !locations.location(to, step->rows * step->kept * moved.bytes, &moved.to))
       return false;
     step->values.push_back(moved);
   }
@@ -350,7 +350,7 @@ bool read_moved(PyObject* values, const PlaceReader& places, SortStep* step) {
 
 }  // namespace
 
-std::unique_ptr<Step> make_sort_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_sort_step(PyObject* record, const LocationReader& locations) {
   constexpr int64_t kMostOfRow = int64_t{1} << 31, kMost = int64_t{1} << 56;
   auto step = std::make_unique<SortStep>();
   Fields fields(record);
@@ -373,8 +373,8 @@ std::unique_ptr<Step> make_sort_step(PyObject* record, const PlaceReader& places
     invalid_sort("[executable] positions of a sort have 4 or 8 bytes");
     return nullptr;
   }
-  if (!read_keys(keys.get(), places, step.get()) || !read_moved(values.get(), places, step.get()) ||
-      (step->position_bytes && !places.place(positions.get(), rows * kept * step->position_bytes, &step->positions)))
+  if (!read_keys(keys.get(), locations, step.get()) || !read_moved(values.get(), locations, step.get()) ||
+      (step->position_bytes && !locations.location(positions.get(), rows * kept * step->position_bytes, &step->positions)))
     return nullptr;
   step->sort_halves = numpy_sort(NPY_UINT32);
   step->sort_words = numpy_sort(NPY_UINT64);

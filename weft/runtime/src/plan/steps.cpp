@@ -44,9 +44,9 @@ class KernelStep final : public Step {
       bases = heap.data();
     }
     Status status = Status::ok;
-    const Place* place = operands.data();
+    const Location* location = operands.data();
     for (size_t turn = 0; turn < turns && status == Status::ok; ++turn) {
-      for (size_t i = 0; i < count; ++i) bases[i] = place++->address(frame);
+      for (size_t i = 0; i < count; ++i) bases[i] = location++->address(frame);
       if (outer_count == 1) status = run_nest(frame, bases, cost);
       else if (outer_count != 0) status = run_outer(frame, bases);
     }
@@ -90,7 +90,7 @@ class KernelStep final : public Step {
 
   Kernel* kernel = nullptr;  // owned
   KernelFunction function = nullptr;
-  std::vector<Place> operands;  // all operands of the first turn, then of the second, ...
+  std::vector<Location> operands;  // all operands of the first turn, then of the second, ...
   size_t count = 0, turns = 1;  // operands of a turn
   std::vector<int64_t> params;
   std::vector<int64_t> outer_extents;  // outermost first
@@ -249,7 +249,7 @@ class KernelStep final : public Step {
 class OffsetStep final : public Step {
  public:
   struct Term {
-    Place place;
+    Location location;
     char dtype;
     int64_t nbytes, largest, stride;
   };
@@ -260,7 +260,7 @@ class OffsetStep final : public Step {
     Device& device = *frame.plan->device;
     const bool here = device.is_host();  // a warm call need not make views
     for (const Term& term : terms) {
-      const char* address = term.place.address(frame);
+      const char* address = term.location.address(frame);
       if (here) {
         sum += clamped(term, address, &moved) * term.stride;
         continue;
@@ -278,7 +278,7 @@ class OffsetStep final : public Step {
 
   int32_t id = 0;
   std::vector<Term> terms;
-  Place word{-1, -1, 0};  // the byte that is set if an index was clamped; slot -1: none
+  Location word{-1, -1, 0};  // the byte that is set if an index was clamped; slot -1: none
 
  private:
   template <class T>
@@ -337,7 +337,7 @@ class CopyStep final : public Step {
     return true;
   }
   double cost_ns() const override { return double(nbytes) * figures.copy_byte_ns; }
-  Place to, from;
+  Location to, from;
   int64_t nbytes;
 };
 
@@ -354,7 +354,7 @@ class FillStep final : public Step {
     return true;
   }
   double cost_ns() const override { return double(nbytes) * figures.fill_byte_ns; }
-  Place to;
+  Location to;
   int64_t nbytes;
   int byte;
 };
@@ -389,7 +389,7 @@ bool read_outer(PyObject* outer, KernelStep* step) {
 
 }  // namespace
 
-std::unique_ptr<Step> make_kernel_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_kernel_step(PyObject* record, const LocationReader& locations) {
   static constexpr const char* splits[] = {"none", "first", "vector", "blocks"};
   Fields fields(record);
   auto step = std::make_unique<KernelStep>();
@@ -411,9 +411,9 @@ std::unique_ptr<Step> make_kernel_step(PyObject* record, const PlaceReader& plac
   step->kernel = reinterpret_cast<Kernel*>(kernel.release());
   step->function = step->kernel->function;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands.get()); ++i) {
-    Place place;
-    if (!places.place(PyTuple_GET_ITEM(operands.get(), i), -1, &place)) return nullptr;
-    step->operands.push_back(place);
+    Location location;
+    if (!locations.location(PyTuple_GET_ITEM(operands.get(), i), -1, &location)) return nullptr;
+    step->operands.push_back(location);
   }
   step->count = step->operands.size();
   if (!read_outer(outer.get(), step.get())) return nullptr;
@@ -427,13 +427,13 @@ std::unique_ptr<Step> make_kernel_step(PyObject* record, const PlaceReader& plac
   return step;
 }
 
-std::unique_ptr<Step> make_offset_step(PyObject* record, PlaceReader& places) {
+std::unique_ptr<Step> make_offset_step(PyObject* record, LocationReader& locations) {
   Fields fields(record);
   auto step = std::make_unique<OffsetStep>();
   int64_t number = fields.integer("number");
   Ref read = fields.tuple("terms"), word = fields.object("word");
   if (!fields.ok()) return nullptr;
-  if (word.get() != Py_None && !places.place(word.get(), 1, &step->word)) return nullptr;
+  if (word.get() != Py_None && !locations.location(word.get(), 1, &step->word)) return nullptr;
   PyObject* terms = read.get();
   if (number < 0 || number > 1'000'000) {
     invalid("[executable] a dynamic offset has a wrong number");
@@ -446,12 +446,12 @@ std::unique_ptr<Step> make_offset_step(PyObject* record, PlaceReader& places) {
     long long offset, most, stride;
     int dtype;
     if (!PyTuple_Check(PyTuple_GET_ITEM(terms, i)) ||
-        !PyArg_ParseTuple(PyTuple_GET_ITEM(terms, i), "iLCLL", &term.place.slot, &offset, &dtype, &most, &stride)) {
+        !PyArg_ParseTuple(PyTuple_GET_ITEM(terms, i), "iLCLL", &term.location.slot, &offset, &dtype, &most, &stride)) {
       if (!PyErr_Occurred()) invalid("[executable] an offset term is (slot, offset, dtype, largest, stride)");
       return nullptr;
     }
-    term.place.offset = offset;
-    term.place.dynamic = -1;
+    term.location.offset = offset;
+    term.location.dynamic = -1;
     term.dtype = dtype < 128 ? char(dtype) : '\0';
     term.largest = most;
     term.stride = stride;
@@ -465,27 +465,27 @@ std::unique_ptr<Step> make_offset_step(PyObject* record, PlaceReader& places) {
       return nullptr;
     }
     term.nbytes = sizes[kind - kinds];
-    if (!places.check(term.place, term.nbytes)) return nullptr;
+    if (!locations.check(term.location, term.nbytes)) return nullptr;
     step->terms.push_back(term);
   }
-  places.note_dynamic(step->id, largest);
+  locations.note_dynamic(step->id, largest);
   return step;
 }
 
-std::unique_ptr<Step> make_copy_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_copy_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   Ref to = fields.object("to"), from = fields.object("source");
   auto step = std::make_unique<CopyStep>();
   step->nbytes = fields.integer("nbytes");
   if (!fields.ok()) return nullptr;
   if (step->nbytes < 0) invalid("[executable] a copy of negative length");
-  if (step->nbytes < 0 || !places.place(to.get(), step->nbytes, &step->to) ||
-      !places.place(from.get(), step->nbytes, &step->from))
+  if (step->nbytes < 0 || !locations.location(to.get(), step->nbytes, &step->to) ||
+      !locations.location(from.get(), step->nbytes, &step->from))
     return nullptr;
   return step;
 }
 
-std::unique_ptr<Step> make_fill_step(PyObject* record, const PlaceReader& places) {
+std::unique_ptr<Step> make_fill_step(PyObject* record, const LocationReader& locations) {
   Fields fields(record);
   Ref to = fields.object("to");
   auto step = std::make_unique<FillStep>();
@@ -493,7 +493,7 @@ std::unique_ptr<Step> make_fill_step(PyObject* record, const PlaceReader& places
   step->byte = int(fields.integer("byte"));
   if (!fields.ok()) return nullptr;
   if (step->nbytes < 0) invalid("[executable] a fill of negative length");
-  if (step->nbytes < 0 || !places.place(to.get(), step->nbytes, &step->to)) return nullptr;
+  if (step->nbytes < 0 || !locations.location(to.get(), step->nbytes, &step->to)) return nullptr;
   return step;
 }
 

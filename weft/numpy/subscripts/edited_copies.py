@@ -54,21 +54,21 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     promotion.check_arraylike("put", a, ind, v)
     shape = promotion.shape_of(a)
     size = int(np.prod(shape))
-    places, values = rearrange.ravel(ind), rearrange.ravel(v)
-    if not size or not promotion.shape_of(places)[0] or not promotion.shape_of(values)[0]:
+    indices, values = rearrange.ravel(ind), rearrange.ravel(v)
+    if not size or not promotion.shape_of(indices)[0] or not promotion.shape_of(values)[0]:
         return promotion.as_array(a)
-    values = _repeated(values, promotion.shape_of(places)[0])
+    values = _repeated(values, promotion.shape_of(indices)[0])
     if mode is None:
         options = {"mode": "drop"}
     elif mode == "clip":
-        places, options = selection.clip(places, 0, size - 1), {"mode": "promise_in_bounds"}
+        indices, options = selection.clip(indices, 0, size - 1), {"mode": "promise_in_bounds"}
     elif mode == "wrap":
-        places, options = arithmetic.remainder(places, size), {"mode": "promise_in_bounds"}
+        indices, options = arithmetic.remainder(indices, size), {"mode": "promise_in_bounds"}
     else:
         if mode == "raise":
             raise NotImplementedError("The 'raise' mode to jnp.put is not supported: choose 'clip' or 'wrap'.")
         raise ValueError(f"mode should be one of 'wrap' or 'clip'; got mode={mode!r}")
-    return index_updates.IndexUpdate(promotion.as_array(a), matrices.unravel_index(places, shape)).set(
+    return index_updates.IndexUpdate(promotion.as_array(a), matrices.unravel_index(indices, shape)).set(
         values, **options
     )
 
@@ -91,11 +91,11 @@ def put_along_axis(
     own, given = promotion.shape_of(arr), promotion.shape_of(indices)
     if len(given) != len(own):
         raise ValueError(f"[put_along_axis] arr has {len(own)} dimensions, but indices have shape {given}")
-    place = axes.canonical_axis(axis, len(own))
+    dim = axes.canonical_axis(axis, len(own))
     if not promotion.shape_of(values):
         values = promotion.broadcast_to(values, given)
     grid = creation.indices(own, sparse=True)
-    target = (*grid[:place], promotion.as_array(indices), *grid[place + 1 :])
+    target = (*grid[:dim], promotion.as_array(indices), *grid[dim + 1 :])
     result = index_updates.IndexUpdate(promotion.as_array(arr), target).set(values, mode=mode)
     return lax.reshape(result, shape) if own != shape else result
 
@@ -117,9 +117,9 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Array:
         raise ValueError("Cannot place values from an empty array")
     if not size:
         return promotion.as_array(arr)
-    places = searching.nonzero(rearrange.ravel(mask), size=size, fill_value=size)[0]
+    indices = searching.nonzero(rearrange.ravel(mask), size=size, fill_value=size)[0]
     flat = rearrange.ravel(arr)
-    result = index_updates.IndexUpdate(flat, places).set(_repeated(values, size), mode="drop")
+    result = index_updates.IndexUpdate(flat, indices).set(_repeated(values, size), mode="drop")
     return result if len(shape) == 1 else lax.reshape(result, shape)
 
 
@@ -191,13 +191,13 @@ def _joined_around(arr: Any, start: int, stop: int, dim: int) -> Any:
     return joining.concatenate((head, tail), axis=dim)
 
 
-def _delete_unique(arr: Any, places: Any, dim: int) -> Any:
-    """``arr`` without the elements at distinct places: each that stays is found by how many go before it."""
+def _delete_unique(arr: Any, indices: Any, dim: int) -> Any:
+    """``arr`` without the elements at distinct indices: each that stays is found by how many go before it."""
     extent = promotion.shape_of(arr)[dim]
-    places = rearrange.ravel(places)
-    count = promotion.shape_of(places)[0]
-    integer = promotion.dtype_of(places)
-    wrapped = selection.where(lax.lt(places, np.asarray(0, integer)), arithmetic.add(places, extent), places)
+    indices = rearrange.ravel(indices)
+    count = promotion.shape_of(indices)[0]
+    integer = promotion.dtype_of(indices)
+    wrapped = selection.where(lax.lt(indices, np.asarray(0, integer)), arithmetic.add(indices, extent), indices)
     ordered = sorting.sort(selection.clip(wrapped, 0, extent))
     gone = arithmetic.subtract(ordered, creation.arange(count))
     stay = creation.arange(extent - count)
@@ -228,21 +228,21 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     values = creation.array(values, copy=False, ndmin=len(shape), dtype=promotion.dtype_of(arr))
     dim, extent = axes.canonical_axis(axis, len(shape)), shape[axis]
     if isinstance(obj, slice):
-        places = creation.arange(*obj.indices(extent))
+        indices = creation.arange(*obj.indices(extent))
     else:
-        places = rearrange.ravel(obj)
-        if not dtypes.issubdtype(promotion.dtype_of(places), np.integer):
+        indices = rearrange.ravel(obj)
+        if not dtypes.issubdtype(promotion.dtype_of(indices), np.integer):
             raise ValueError(f"jnp.insert(): index array must be integer typed; got {obj}")
-    if promotion.shape_of(places) == (1,):
+    if promotion.shape_of(indices) == (1,):
         if not isinstance(obj, slice) and not promotion.shape_of(obj):
             values = rearrange.moveaxis(values, 0, dim)
-        places = lax.full((promotion.shape_of(values)[dim],), indexing.index(places, 0))
-    count = promotion.shape_of(places)[0]
+        indices = lax.full((promotion.shape_of(values)[dim],), indexing.index(indices, 0))
+    count = promotion.shape_of(indices)[0]
     result = lax.full_like(arr, 0, shape=(*shape[:dim], extent + count, *shape[dim + 1 :]))
-    negative = lax.lt(places, np.asarray(0, promotion.dtype_of(places)))
-    places = selection.clip(selection.where(negative, arithmetic.add(places, extent), places), 0, extent)
-    order = sorting.argsort(places)
-    target = index_updates.IndexUpdate(places, order).add(creation.arange(count, dtype=promotion.dtype_of(places)))
+    negative = lax.lt(indices, np.asarray(0, promotion.dtype_of(indices)))
+    indices = selection.clip(selection.where(negative, arithmetic.add(indices, extent), indices), 0, extent)
+    order = sorting.argsort(indices)
+    target = index_updates.IndexUpdate(indices, order).add(creation.arange(count, dtype=promotion.dtype_of(indices)))
     stays = index_updates.IndexUpdate(creation.ones(extent + count, bool), target).set(False)
     others = searching.nonzero(stays, size=extent)[0]
     front = (slice(None),) * dim
