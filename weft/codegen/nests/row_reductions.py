@@ -95,22 +95,19 @@ class RowReducer:
             dim, operands = self.outer_reduced[depth], ir.operands(phase.body)
 
             def outer(index: str, inner: list[Value]) -> list[Value]:
-                return self._totals(
-                    run, base, self.parent.enter(position, dim, index, operands), depth + 1, inner, groups
-                )
+                at = self.parent.enter(position, dim, index, operands)
+                return self._totals(run, base, at, depth + 1, inner, groups)
 
             return reduce_tree.carry(self.writer.loop, ("0", self.parent.extents[dim], 1), totals, outer)
         base = self.hoisted(phase, base, position)
 
         def block(start: str, inner: list[Value]) -> list[Value]:
-            return self.further(run, base, position, start, groups.before(groups.number(position, start), inner))
+            return self.more(run, base, position, start, groups.before(groups.number(position, start), inner))
 
         bounds = "0", self.parent.extents[self.vector], BLOCK_LANES
         return reduce_tree.carry(self.writer.loop, bounds, totals, block)
 
-    def further(
-        self, run: RowPhase, base: Instance, position: Position, start: str, totals: list[Value]
-    ) -> list[Value]:
+    def more(self, run: RowPhase, base: Instance, position: Position, start: str, totals: list[Value]) -> list[Value]:
         """Totals after one more block; the block is skipped if it cannot change them."""
         phase, first = run.phase, run.first
         emit = Emitter(self.parent.scalar)
@@ -126,7 +123,7 @@ class RowReducer:
             (best,) = self.block(first, base, position, start)
 
             def at_best(led: ir.Phase = first.phase) -> Value:
-                return self._found_at(led, base, position, start, best)[0]
+                return self._find(led, base, position, start, best)[0]
 
             return argmax_two_pass.improved(reduction, emit, best, totals, at_best)
 
@@ -143,11 +140,11 @@ class RowReducer:
             emit.const(v, reduction.accumulators[0][0])
             for v in (argmax_two_pass.absorbing(reduction), reduction.accumulators[0][1])
         )
-        at, found = self._found_at(phase, base, position, start, better)
+        at, found = self._find(phase, base, position, start, better)
         begin = Value(elements.INT64, (V(self.parent.scalar, "i64", start),))
         return emit.select(found, worse, better), emit.select(found, begin, at)
 
-    def _found_at(
+    def _find(
         self, phase: ir.Phase, base: Instance, position: Position, start: str, best: Value
     ) -> tuple[Value, Value]:
         """The first index of a block where the value is ``best``, and whether there is one."""

@@ -106,9 +106,7 @@ class RowWriter(RowReducer):
         def block(index: str, before: list[Value]) -> list[Value]:
             """One block. For extrema it starts from the worker's earlier result: combining it twice is harmless."""
             start = writer.index("mul", index, str(BLOCK_LANES))
-            accs = (
-                self.further(run, base, position, start, before) if shared else self.block(run, base, position, start)
-            )
+            accs = self.more(run, base, position, start, before) if shared else self.block(run, base, position, start)
             for k, value in enumerate(accs):
                 point.memory.store_scalar(value, self._slot(partial, count, k, index))
             return accs if shared else []
