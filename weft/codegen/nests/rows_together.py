@@ -20,7 +20,8 @@ from weft.loops.reduction_tree import BLOCK_LANES
 if TYPE_CHECKING:
     from weft.codegen.nests.rows import RowWriter
 
-ALONE = 1024  # elements: longer rows that share nothing are read one after the other
+ALONE = 64  # elements: longer rows are read one after the other, as prefetchers like it
+EVICTED = 2048  # elements: so many of two operands, of 8 bytes, fill the first cache
 
 
 class RowsTogether:
@@ -34,11 +35,17 @@ class RowsTogether:
         self.lanes = Lanes(self.writer, self.many)
 
     def write(self, position: Position) -> None:
-        """All rows; only those of one block are done together: a long one alone is read as fast."""
+        """All rows. A long one alone is read as fast, unless what rows share leaves the first cache meanwhile."""
         parent, writer, every = self.parent, self.writer, range(len(self.nest.operands))
         low, high = parent.limits(position, self.dim)
-        longest = BLOCK_LANES if self.rows.shared(self.first.phase) else ALONE
-        is_near = writer.compare_index("sle", parent.extents[self.rows.vector], str(longest))
+        length = parent.extents[self.rows.vector]
+        is_near = writer.compare_index("sle", length, str(ALONE))
+        if self.rows.shared(self.first.phase):
+            is_one, is_long = (
+                writer.compare_index(sign, length, str(bound))
+                for sign, bound in (("sle", BLOCK_LANES), ("sge", EVICTED))
+            )
+            is_near = writer.op(f"or i1 {is_near}, {writer.op(f'and i1 {is_one}, {is_long}')}")
         end = writer.choose_index(is_near, lane_loops.whole(parent, low, high, self.many), low)
 
         def some(index: str, _: list[str]) -> list[str]:
