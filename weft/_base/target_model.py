@@ -113,7 +113,7 @@ X86_V3 = Model(
     past_caches=True,
 )
 AARCH64 = Model(registers=32, register_bytes=16, masks=False, tile=4)
-# One thread of a GPU. What is chosen by these figures has the bits of x86-64-v3.
+# One thread of a GPU. Schedules that follow from these figures have the bits of x86-64-v3.
 GPU = Model(registers=64, register_bytes=4, masks=False, tile=4)
 WARP = 32  # threads that run together
 # Kernels of GPUs. The sizes of blocks were compared by the predicted times of tests/gpu/prediction.py, for an H100.

@@ -35,7 +35,8 @@ def canonical_argnums(argnums: Any) -> int | tuple[int, ...]:
 def split_arguments(fun: Callable[..., Any], argnums: int | tuple[int, ...], args: tuple[Any, ...]) -> list[int]:
     """The positions of the differentiated arguments.
 
-    TypeError if the call has too few or one is named twice, ValueError if a negative number reaches before the first.
+    TypeError if the call has too few arguments or ``argnums`` names one twice; ValueError for a negative number that
+    reaches before the first argument.
     """
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     needed = max([number + 1 if number >= 0 else -number for number in numbers], default=0)

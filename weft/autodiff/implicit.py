@@ -269,7 +269,8 @@ def _root_tangents(
 def _root(equation: ClosedJaxpr, solver: ClosedJaxpr, tree: Any, tangent_solve: Callable[..., Any]) -> Any:
     """The root as a function of the equation's constants, the solver's, and the guess, with its derivative.
 
-    The rule makes the function anew: one that knew it would be freed by the garbage collector only.
+    The rule calls a new function instead of ``root``: a rule that refers to ``root`` would be a cycle, which only the
+    garbage collector frees.
     """
 
     @custom_jvp.custom_jvp

@@ -1,4 +1,4 @@
-"""Equations with programs, some of whose results do not depend on what is unknown: those are computed, the rest stays.
+"""Equations with programs in them: the results that depend on known values alone are computed, the rest stays.
 
 The transposition of a program, and partial evaluation, ask a primitive's ``separate(operands, unknown, params)``. It
 computes the known results, and gives a ``Rest``: an equation for the others. In a loop the known parts of the state are
@@ -86,7 +86,7 @@ def _known_part(closed: ClosedJaxpr, unknown: Sequence[bool], wanted: Sequence[b
 
 
 def _same_equation(known: Sequence[Any], after: Flags, operands: Sequence[Any], params: dict[str, Any]) -> Rest:
-    """The whole equation as the rest, which computes the known results again and does not give them."""
+    """The rest is the whole equation: it computes the known results once more, and nobody reads them."""
     found = iter(known)
     values = {index: next(found) for index, flag in enumerate(after) if not flag}
     return Rest(values, list(operands), params, [index if flag else None for index, flag in enumerate(after)])
@@ -217,7 +217,7 @@ def _with_counted_inside(eqn: JaxprEqn) -> JaxprEqn:
 
 
 def _counted(eqn: JaxprEqn, constants: _Constants) -> JaxprEqn:
-    """The loop as a scan; the equation as it is if that is not known."""
+    """A ``while`` loop as a scan, if its number of steps is known; any other equation as it was."""
     if eqn.primitive is not while_loop.while_p:
         return eqn
     count = _count(eqn, constants)
@@ -239,7 +239,7 @@ def _count(eqn: JaxprEqn, constants: _Constants) -> int | None:
     tested = parts.n_cond_consts
     test, read = dead_code.dce_jaxpr(parts.cond.jaxpr, True)
     wanted = read[tested:]
-    while True:  # to a fixed point: the state that decides about the state that decides
+    while True:  # to a fixed point: parts of the state that decide how the deciding parts change are deciding too
         body, needs = dead_code.dce_jaxpr(parts.body.jaxpr, wanted, [*[False] * parts.n_consts, *wanted])
         if needs[parts.n_consts :] == wanted:
             break

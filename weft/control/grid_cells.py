@@ -1,4 +1,4 @@
-"""The cells of a grid as loops: what ``grid_loop`` is in other operations.
+"""The cells of a grid as loops: ``grid_loop`` written in other operations.
 
 grid (2, 3): for cell in 0..6: i, j = cell // 3, cell % 3; read blocks, run the body, write blocks
 """

@@ -27,7 +27,7 @@ class Held:
         return runtime.tree_unflatten(self._tree, leaves)
 
     def rest_of(self, state: Any, what: str) -> Any:
-        """What a step returns without its references; as it is if its structure is another one: others say so."""
+        """The state that a step returns, without its references. A wrong structure is left alone: others report it."""
         values, tree = runtime.tree_flatten(state)
         if tree != self._tree:
             return state

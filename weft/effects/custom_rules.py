@@ -83,7 +83,8 @@ def _run_rule(rule: Callable[[list[Any]], Any], operands: _Operands, values: Seq
 class RefJvpRule(custom_jvp.JvpRule):
     """The rule of a custom_jvp function, on values instead of references.
 
-    For each reference the rule gets one of its tangent too, as it is before; what it writes there is the tangent after.
+    For each reference the rule also gets a reference to its tangent. It holds the tangent before the call; the rule
+    writes the tangent after it.
     """
 
     __slots__ = ("operands", "rule")

@@ -69,7 +69,7 @@ def _defers(other: Any) -> bool:
 
 
 def _defer(name: str, self: Any, other: Any) -> Any:
-    """NotImplemented, or for a container, which no operation takes for an array, a TypeError that says what to do."""
+    """NotImplemented. For a container, which no operation takes as an array, TypeError that says what to do."""
     if isinstance(other, list | tuple | set | dict):
         kind = type(other).__name__
         raise TypeError(

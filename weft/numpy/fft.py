@@ -93,7 +93,7 @@ def _over(name: str, x: Any, s: Any, given: Any) -> tuple[int, ...]:
 
 
 def _transform(name: str, kind: FftType, a: Any, s: Any, given: Any, norm: Norm) -> Any:
-    """A transform over some axes, the last of them the one that a real transform halves."""
+    """A transform over some axes; a real transform halves the last of them."""
     promotion.check_arraylike(f"jax.numpy.fft.{name}", a)
     x = promotion.as_array(a)
     over = _over(name, x, s, given)
@@ -129,7 +129,7 @@ def _nothing(x: Any, axis: int) -> Any:
 
 
 def _in_threes(x: Any, kind: FftType, lengths: tuple[int, ...]) -> Any:
-    """A transform over the last dimensions; beyond three of them the others follow, or precede an inverse real one."""
+    """A transform over the last dimensions, three at a time: the others follow, or come before an inverse real one."""
     count = len(lengths)
     if count <= 3:
         return jitted_fourier.fft(x, kind, lengths)

@@ -36,7 +36,8 @@ ArrayLike = Any
 
 # ---- order
 
-# Row lengths from which radix sorts are faster than NumPy: packed with positions, 32 bits at a time.
+# Row lengths from which radix sorts are faster than NumPy: of words that have their positions in them, and of
+# longer words, 32 bits at a time.
 _PACKED_ROW, _HALVES_ROW = 2048, 4096
 _BLOCK = 1 << 20  # elements of short rows that are sorted at once, 0.1 s
 _FLOATS = frozenset(dtypes.FLOATS)

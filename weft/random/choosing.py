@@ -45,7 +45,7 @@ def _shuffle(key: Any, x: Any, *, axis: int, rounds: int) -> Any:
 
 @functools.partial(jit_module.jit, static_argnames=("size", "rounds"))
 def _shuffled_range(key: Any, *, size: int, rounds: int) -> Any:
-    """``_shuffle`` of the range, whose first round sorts positions alone: outside of programs the range is not seen."""
+    """``_shuffle`` of the range, as one program: its first round then sorts positions alone."""
     return _shuffle(key, creation.arange(size), axis=0, rounds=rounds)
 
 

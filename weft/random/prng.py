@@ -218,7 +218,7 @@ def _primitive(
     primitive.jvp, primitive.transpose = None, None  # keys and bits have no tangents
 
     def batch(size: int, values: list[Any], dims: list[Any], **params: Any) -> Any:
-        """Every primitive takes arrays of keys: what is mapped is one dimension more, where it is or in front."""
+        """Every primitive takes arrays of keys: a mapped dimension is one more of them, where it lies or in front."""
         dim = None if of_words else _shared(values, dims)
         if dim is not None:
             return primitive.bind(*values, **params), dim

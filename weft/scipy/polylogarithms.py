@@ -67,7 +67,7 @@ def _near_one(x: Any) -> Any:
 def _spence(x: Any) -> Any:
     large, small = x > 1.5, x < 0.5
     inverse = wnp.where(large, 1 / wnp.where(x == 0, 1, x), x)
-    low = inverse < 0.5  # of what is small and what was large
+    low = inverse < 0.5  # small arguments, and the inverses of large ones
     center = wnp.where(low, 1 - inverse, inverse)
     value = _near_one(wnp.where(center > 0, center, 1))
     logarithm = wnp.log(wnp.where(inverse > 0, inverse, 1))

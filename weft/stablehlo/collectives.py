@@ -200,7 +200,7 @@ def pbroadcast(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) ->
 
 
 def axis_index(writer: FunctionWriter, eqn: JaxprEqn, operands: list[Tensor]) -> Sequence[Tensor]:
-    """A digit of the number of the device, which a program run by hand along all axes of the mesh may ask for."""
+    """The device's index along a named axis: a digit of its number, where the program runs by hand along all axes."""
     mesh, axes = _here(writer, eqn)
     axis = mesh.axis_names.index(eqn.params["axis_name"])
     text = writer.text

@@ -35,7 +35,7 @@ def update(parent: Frame, s: ir.Update, copy: Instance, position: Position) -> N
 
 
 def _updated(parent: Frame, s: ir.Update, copy: Instance, position: Position) -> None:
-    """What the update makes of an element that changes nothing is what it brings to any."""
+    """The value to add is what the update makes of the neutral element."""
     writer, dtype = parent.writer, parent.nest.operands[s.operand].dtype
     offset = indexed.uniform_offset(parent, s.offset, copy)
     assert offset is not None and s.free is not None

@@ -246,7 +246,7 @@ class BlockRowWriter(TeamWriter):
         return tuple(reduce_tree.rebuild(accs, texts))
 
     def finish(self, phase: ir.Phase, point: Instance, totals: Sequence[Accumulators]) -> None:
-        """Where any order is right: what the threads have comes together."""
+        """Combines the accumulators of all threads, where any order is right."""
         like, found = phase.reductions, list(totals)
         exact = [number for number, r in enumerate(like) if grid.is_exact(r)]
         if exact:
@@ -264,7 +264,7 @@ class BlockRowWriter(TeamWriter):
         super().finish(phase, point, found)
 
     def _of_warps(self, phase: ir.Phase, exact: Sequence[int], first: str) -> None:
-        """One warp: what all warps have left comes together in the slot behind."""
+        """One warp combines what all warps have stored; the result goes to the slot behind theirs."""
         some, brought = [phase.reductions[number] for number in exact], []
         inside = V(self.scalar, "i1", self.below(self.thread, self.warps))
         at = self.writer.choose_index(inside.text, self.thread, "0")

@@ -1,10 +1,10 @@
 """Writes sorts of long rows for the threads of a GPU: a pass for each 8 bits of a key, the lowest bits first.
 
-    begin, words  the words of a key, and positions; neither where only a key is moved
-    count         of a tile: how many elements have each value of the 8 bits
-    offsets       where the elements of each tile and value go
-    move          a tile is sorted in its block's memory, and its elements go there, neighbours side by side
-    values        they go at the positions
+    begin, words  make the words of a key, and positions; neither where only a key is moved
+    count         counts how many elements of a tile have each value of the 8 bits
+    offsets       says where the elements of each tile and value go
+    move          sorts a tile in its block's memory, and moves its elements there, neighbours side by side
+    values        moves the values to where the positions say
 
 Launches of all passes are the same: the number of a pass is in working memory. Elements of a tile are in the order of
 warp, item and lane.
@@ -38,7 +38,7 @@ class LongSortWriter(SortWriter):
         return row, tile, self.writer.index("mul", tile, str(TILE))
 
     def _in_order(self, first: str) -> list[tuple[str, str, str]]:
-        """The elements of this thread: index, one that exists, and whether it does."""
+        """For each element of this thread: its index, an index that exists, and whether its own does."""
         writer = self.writer
         begin = writer.index(
             "add", writer.index("add", first, writer.index("mul", self.warp, str(ITEMS * WARP))), self.lane
@@ -249,15 +249,15 @@ class LongSortWriter(SortWriter):
         self._written(row, first, number, (is_last, odd), (words, near, starts))
 
     def _written(self, row: str, first: str, number: str, passes: tuple[str, str], near: tuple[str, str, str]) -> None:
-        """The elements of a tile, which lie in order in the block's memory, to where they belong in the row."""
+        """Store the elements of a tile, which lie in order in the block's memory, where they belong in the row."""
         writer, sorting, (is_last, odd), (words, carried, starts) = self.writer, self.sorting, passes, near
         nbytes, size = sorting.word_bytes, sorting.carried_bytes
         even = writer.op(f"xor i1 {odd}, true")
         goes_on = writer.op(f"xor i1 {is_last}, true")
 
         def target(at: int, each: int, operand: int) -> str:
-            """Where the elements go: to working memory, or, in the last pass, to the result that ``operand`` is (-1:
-            none)."""
+            """Where the elements go: to working memory, or, in the last pass, to the result number ``operand``
+            (-1: there is none)."""
             far = self._far(at, each, even, row)
             result = self._row(operand, each, row) if operand >= 0 else far
             return far if operand < 0 else writer.op(f"select i1 {is_last}, ptr {result}, ptr {far}")

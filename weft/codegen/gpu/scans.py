@@ -2,7 +2,7 @@
 
 scans    a block of threads for a block of 128 runs: all compute elements, each combines those of its run, one
          thread combines runs; then all compute what follows, from what was before each run
-clear    sets to zero by what blocks of threads tell each other, where rows have several blocks of runs
+clear    sets the words by which blocks of threads tell each other to zero, where rows have several blocks of runs
 
 Elements are read once. A block tells the others what its runs combine to, and waits for the blocks before it in its
 group of 256; the last one of a group tells what all groups so far combine to. Blocks draw their numbers, so that those
@@ -73,9 +73,9 @@ class ScanWriter(ScanMemory):
         self, groups: Sequence[Sequence[ir.Statement]], point: Instance, position: Position,
         use: Callable[[str, str, Instance], None],
     ) -> None:  # fmt: skip
-        """Groups of statements at the elements of this thread; before the last ``use(run, slot, values)``.
+        """Groups of statements at the elements of this thread, with ``use(run, slot, values)`` before the last group.
 
-        Neighbours belong to neighbours.
+        Neighbouring threads have neighbouring elements.
         """
         everything = [s for group in groups for s in group]
 
@@ -135,7 +135,7 @@ class ScanWriter(ScanMemory):
             loaded, states = [self.states_at(self.addresses(self.ends, run)) for run in indices], [self.grouped(now)]
             for end in loaded:
                 states.append(self.combined(states[-1], end))
-            for state, run in zip(states, indices, strict=False):  # the last one is of all of them
+            for state, run in zip(states, indices, strict=False):  # the last state is that of all runs
                 self.keep(state, self.addresses(self.prefixes, run))
             return reduce_tree.flat_accs(states[-1])
 
@@ -166,7 +166,7 @@ class ScanWriter(ScanMemory):
         )
 
     def _results(self, point: Instance, position: Position) -> None:
-        """All threads: what an element is combined to, and what follows."""
+        """All threads: the results of the running combinations at their elements, and the statements that use them."""
         writer = self.writer
 
         def given(run: str, spot: str, vector: Instance) -> None:

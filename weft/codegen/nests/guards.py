@@ -3,7 +3,7 @@
     sum of the values (NaN), or of the values times 0 (NaN or infinite), kept over a loop: it is NaN if any failed
     after the loop:  if any lane of the sum is NaN: word = 1
 
-Sums may also be NaN where values were infinite only; what is told is a reason to look, no verdict. Booleans are joined
+Sums may also be NaN where values were infinite only: the byte is a reason to look, no verdict. Booleans are joined
 in the same way where there are mask registers, and tested at once where there are none.
 """
 

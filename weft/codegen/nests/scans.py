@@ -100,8 +100,8 @@ def _apart(copy: Instance) -> Emitter:
 class ScanLoop:
     """The loop over the elements of one tile, or of several side by side.
 
-    ``texts`` are registers: a state of every vector and running combination, first of those whose order matters. The
-    loops over runs carry what groups, blocks and runs combine to, of these alone, and then what all elements do.
+    ``texts`` are registers: a state of every vector and running combination; those whose order matters come first. The
+    loops over runs carry the totals of groups, blocks and runs for these, and after them the totals of all elements.
     """
 
     def __init__(self, parent: Frame, phase: ir.Phase, chains: list[Chain]) -> None:
@@ -246,7 +246,7 @@ class ScanLoop:
         return [tuple([next(values) for _ in state]) for state in found]
 
     def _combined(self, left: Sequence[str], right: Sequence[str], picked: slice) -> list[str]:
-        """Both combined, of the picked states; what is much code is a function of the module."""
+        """The picked states of both sides, combined; long combinations are functions of the module."""
         found: list[str] = []
         both = [self._states(texts, picked) for texts in (left, right)]
         for (_, copy, s), a, b in zip(self.states[picked], *both, strict=True):

@@ -38,9 +38,9 @@ def _signed(quadrant: V, sign: V) -> V:
 def reduce_f32(x: V, needed: V) -> list[V]:
     """r in [-pi/4, pi/4] and the quadrant (its low two bits), x = quadrant * pi/2 + r, for float32 values as float64.
 
-    2 / pi is divided into parts of 29 bits, whose products with x are exact, and so is the sum of the first two that
-    are no multiples of 4. Only its distance to the nearest whole number is kept, before smaller ones are added;
-    ``rest`` is what is rounded away then.
+    2 / pi is divided into parts of 29 bits, whose products with x are exact. Products that are multiples of 4 count
+    nothing; the sum of the first two others is exact. Its distance to the nearest whole number is kept, and the smaller
+    products are added to that; ``rest`` sums what these additions round away.
     """
     lanes, writer = x.lanes, x.lanes.writer
     single, type_ = Lanes(writer, 1), lanes.type("double")

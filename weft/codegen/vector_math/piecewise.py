@@ -21,14 +21,14 @@ def _coefficients(a: V, tables: Sequence[Sequence[float]], exponent: int) -> tup
 
 
 def parts(a: V, tables: Sequence[Sequence[float]], exponent: int) -> tuple[V, V]:
-    """f(a) as a constant and the rest, for a >= 0 within the tables."""
+    """The two summands of f(a), a constant and the rest, for a >= 0 within the tables."""
     _, (x0, constant, *rest) = _coefficients(a, tables, exponent)
     r = a - x0
     return constant, r * r.polynomial(rest[::-1])
 
 
 def odd(x: V, tables: Sequence[Sequence[float]], exponent: int, top: float) -> V | None:
-    """f(x) for an odd f with limit 1 that the tables give from 2**exponent to ``top``; None without such tables."""
+    """f(x) for an odd f with limit 1. The tables go from 2**exponent to ``top``; None if registers cannot hold them."""
     lanes = x.lanes
     if not lanes.native.holds(tables[0], x.element):
         return None
@@ -71,8 +71,8 @@ def odd_short(x: V, tables: Sequence[Sequence[float]], step: float, top: float) 
 
 
 def by_halves(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V, V, V]:
-    """r, q(r) and the constant c of f(a) = c + r q(r) for a >= 0, by two of 8 intervals to each power of two of
-    a + ``shift``."""
+    """r, q(r) and the constant c of f(a) = c + r q(r) for a >= 0. Of 8 intervals two lie between each power of two of
+    a + ``shift`` and the next."""
     index = (a + shift).bits().lshr(22)
     x0, constant, *rest = a.lanes.native.lookups(tables, index)
     r = a - x0
@@ -99,7 +99,7 @@ def _lookup(a: V, tables: Sequence[Sequence[float]], index: V) -> tuple[V, V, V]
 
 
 def by_quarters(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V, V, V]:
-    """As ``by_halves``, by four intervals to each power of two of a + ``shift``."""
+    """As ``by_halves``, with four intervals between each power of two of a + ``shift`` and the next."""
     return _lookup(a, tables, (a + shift).bits().lshr(21 if a.element == "float" else 50))
 
 

@@ -141,7 +141,7 @@ class PlannedGuards:
         return self._closed(equations, step)
 
     def _closed(self, equations: Sequence[JaxprEqn], step: Step) -> Region:
-        """The equations with those that give what is not in memory, and what they read."""
+        """The equations, those that compute operands which are not in memory, and the variables that all read."""
         found = {id(equation): equation for equation in equations}
         stack, read = list(equations), {}
         made = {out for equation in equations for out in equation.outvars}
@@ -172,7 +172,7 @@ class PlannedGuards:
         return base in self.memory.inputs or base in self.memory.stored
 
     def reads(self, number: int) -> tuple[Var, ...]:
-        """What the search of a step reads besides what the step does."""
+        """The variables that the search of a step reads."""
         region = self.region(number)
         return () if region is None else region.read
 
@@ -200,7 +200,7 @@ class PlannedGuards:
         return [Guard(search, operands, word, found)] if found or told else []
 
     def _same_memory(self, slot: int) -> list[int]:
-        """The slots of the memory of one: that of a result may be that of a donated input."""
+        """The slots that share the memory of one: a result may lie in a donated input."""
         position = slot - len(self.memory.inputs)
         found = self.memory.outputs[position] if 0 <= position < len(self.memory.outputs) else None
         return [slot, found.source] if isinstance(found, DonatedOutput) else [slot]

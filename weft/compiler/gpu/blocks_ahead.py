@@ -195,7 +195,7 @@ class Origins:
         )
 
     def _known(self, location: resident.Location, before: int, found: set[int]) -> bool:
-        """Whether what lies there before a step follows from rows and from what is fixed."""
+        """Whether the contents of a location before a step depend only on rows and on what no step changes."""
         moved = [self.numbers[number] for number in location.moved if number in self.numbers]
         if not all(self._needs(at, found) for at in moved):
             return False

@@ -91,7 +91,7 @@ class Pull:
         self.known: dict[Any, Any] = {}
         self.passed = 0
         self.own_cost = self.shared_cost = 0.0
-        self.loads: list[tuple[tuple[int, ...], tuple[int, ...], Reading]] = []  # shapes of what is read, and of what
+        self.loads: list[tuple[tuple[int, ...], tuple[int, ...], Reading]] = []  # shapes of values, and of arrays
         self.saved: list[tuple[int, ...]] = []  # shapes of values that would be stored otherwise
 
     def made(self) -> list[JaxprEqn] | None:

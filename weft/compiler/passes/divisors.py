@@ -76,7 +76,7 @@ def _unchanged(rest: Any) -> Any:
     return rest
 
 
-# what is recorded, and what replaces it, by the kind of dtype
+# recorded operation -> its replacement, by the kind of dtype
 _FORMS = {"u": [(_natural, lambda rest, _: (_unchanged, [rest]))], "i": [(_remainder, _rest), (_quotient, _floored)]}
 
 

@@ -44,7 +44,7 @@ class Pass(NamedTuple):
     required: bool  # later passes rely on it: it cannot be skipped
     expands: bool  # its result is inlined and simplified before the next pass
     looks_inside: bool  # at the bodies of loops after all passes
-    asks: bool  # what the program is for: nothing of a GPU's, its threads, or its threads with cells in blocks
+    asks: bool  # whether it is told what the program runs on: no GPU, a GPU's threads, or those with cells in blocks
 
     def run(self, closed: ClosedJaxpr, within: Context, skipped: frozenset[str] = frozenset()) -> ClosedJaxpr:
         more = (functools.partial(simplified, within=within),) if self.looks_inside else ()

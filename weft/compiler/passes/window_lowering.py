@@ -2,11 +2,11 @@
 
     b:f32[3] = reduce_window_sum[window 3, stride 2] a:f32[7]   ->   b = a[0:5:2] + a[1:6:2] + a[2:7:2]
 
-An array that is padded with what changes nothing is read as it was before: the padding is the windows' own. So the
-gradient of a sum of windows, which is one of a cotangent with zeros between its elements, adds no zeros.
+Padding with the identity of the reduction becomes padding of the windows: they read the array without it. So no zeros
+are added in the gradient of a sum of windows, which sums windows of a cotangent with zeros between its elements.
 
-Results that are put together from regions are stored region by region. What is computed from one elementwise, and reads
-it alone, is computed in the regions too:
+Results that are put together from regions are stored region by region. An elementwise operation on such a result, and
+on no other array, is computed region by region too:
 
     c = mosaic a b; d = div c 9.0   ->   d = mosaic (a / 9.0) (b / 9.0)
 """
@@ -122,7 +122,7 @@ def _fold(kind: Any, windows: WindowMap, known: Any, params: dict[str, Any], *op
 
 
 def _unpadded(windows: WindowMap, operand: Atom, identity: Any, makers: Makers) -> tuple[WindowMap, Atom] | None:
-    """The windows in the array that an operand is a padding of; None if it is none, or of other values."""
+    """(the windows in the array before its padding, that array); None if the operand is no padding by ``identity``."""
     maker = makers.of(operand)
     if maker is None or not isinstance(maker.primitive.kind, kinds.Assemble):
         return None

@@ -28,7 +28,7 @@ Split = tuple[str, int, int, float, int, int, int, int]  # the fields of a Kerne
 def instructions(
     planned: Plan, kernels: Sequence[cache.Compiled], nested: Callable[[ClosedJaxpr, tuple[bool, ...]], Nested]
 ) -> list[Instruction]:
-    """The instructions of a plan; ``nested`` gives what stands for a program that control flow runs."""
+    """The instructions of a plan; ``nested``: the Executable and the constants of a program that control flow runs."""
     compiled = iter(kernels)
     made: list[Instruction] = []
     latest: tuple[Any, ...] = (None, None, None, ())

@@ -1,10 +1,10 @@
-"""Programs of user's functions that are like one compiled before but for their sizes.
+"""Programs that differ from one compiled before in their sizes alone.
 
-A function is traced for every shape, since its Python may do anything with extents; what it records may still be what
-it recorded before, at other sizes. Two programs are *like* each other if their equations, parameters and literals are
-equal (and what uses one literal in one does in the other), and the same ones of their extents are equal or 1. Literals
-that may be extents, like the divisor of a mean, may differ too. The second is then a member of the first one's family
-(``other_sizes``).
+A user's function is traced for every shape, since its Python may do anything with extents. It may still record what it
+recorded before, at other sizes. Two programs are *like* each other if their equations, parameters and literals are
+equal (literals that operations of one share are shared in the other), and if extents that are equal to each other, or
+1, in one are so in the other. Literals that may be extents, like the divisor of a mean, may differ too. The second is
+then a member of the first one's family (``other_sizes``).
 
     { a:f32[300]. b:f32[300] = mul a 2.0 in (b,) }    is like    { a:f32[301]. b:f32[301] = mul a 2.0 in (b,) }
 """
@@ -33,7 +33,7 @@ _SMALL, _LARGE = 16, 1 << 40  # other numbers are not taken for extents
 
 
 class Like(NamedTuple):
-    """What like programs have in common, and the distinct sizes of one: extents, those of operands first; literals."""
+    """``key``: what like programs have in common; ``extents`` (operands first), ``literals``: the sizes of this one."""
 
     key: Any
     extents: tuple[int, ...]
@@ -192,7 +192,9 @@ def later(
     closed: ClosedJaxpr, name: str, executable: Any, out_avals: Sequence[Any], compile_new: Callable[[], Any],
     consts: tuple[Any, ...] = (), nbytes: int = 0,
 ) -> Runnable:  # fmt: skip
-    """A program that runs at once, and is compiled when its forms are asked for. ``nbytes``: of consts and steps."""
+    """A program that runs the code of a like one, and is compiled only when its texts are asked for.
+
+    ``nbytes``: those of consts and steps."""
     program = Runnable(executable, consts, _TYPES_BYTES + nbytes)
     program.source, program.name, program.compile_new = closed, name, compile_new
     program.in_avals, program.out_avals = tuple(closed.in_avals), tuple(out_avals)
@@ -201,7 +203,7 @@ def later(
 
 
 def load(like: Like, wanted: Any, name: str, within: Context) -> bool:
-    """Whether like programs of other processes are on disk, while this one knew none."""
+    """Read like programs of other processes from disk, if this one knows none; whether there are some."""
     family = None
     if wanted.family is not None and like.key not in PROGRAMS.entries:
         family = stored_families.find(wanted.family, name, within)
@@ -211,7 +213,7 @@ def load(like: Like, wanted: Any, name: str, within: Context) -> bool:
 
 
 def learn(like: Like, program: Any) -> bool:
-    """Keep what a compiled program says of those that are like it. Whether it says anything new."""
+    """Keep what a compiled program says of those that are like it; whether that is anything new."""
     family = PROGRAMS.entries.get(like.key)
     if family is None:
         family = program.family()

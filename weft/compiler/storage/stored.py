@@ -90,7 +90,7 @@ def request(
 ) -> disk.Request | None:
     """Where the program of a jaxpr lies on disk, or will; None if it is not to be kept there.
 
-    ``like``: what it has in common with those that are like it, in words.
+    ``like``: the text that the program shares with those that are like it (``Like.text``).
     """
     if closed.consts or _refused or _paused or not config.read("cache_programs"):
         return None

@@ -48,7 +48,7 @@ _OPERATIONS = {operation.__name__: operation for operation in (
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, sizes.round_up, sizes.round_down,
 )}  # fmt: skip
 
-# what reading an entry raises, and running what was read: the runtime checks every location that an instruction names
+# errors of reading an entry, and of running it: the runtime checks every location that an instruction names
 _INVALID = (
     disk.DamagedError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError, struct.error,
 )  # fmt: skip

@@ -139,7 +139,7 @@ class JitState:
         try:
             if current is not tracing.EVAL:
                 return replay.answer(self, current, args, kwargs), None
-            if sizes.opened.all:  # what is computed while a program with symbols is traced has numbers
+            if sizes.opened.all:  # values computed while a program with symbols is traced have numbers
                 args, kwargs = sizes.fixed(args), {name: sizes.fixed(value) for name, value in kwargs.items()}
             return policies.answer(self, args, kwargs, caller, runtime.get_config_token())
         except errors.ArrayHolderError as error:

@@ -2,8 +2,8 @@
 
 In: the shardings of the arguments of one call, those that the user gave to ``jit``, and those that the program names
 (``sharding_constraint``, ``device_put``). Out: a place for each result, which the dispatch entry keeps, so that a warm
-call asks nothing. The program itself is the same as on one device. What nobody said is found by
-propagation (``weft.partitioning``).
+call asks nothing. The program itself is the same as on one device. Where nobody said how a value lies, propagation
+finds it (``weft.partitioning``).
 """
 
 from __future__ import annotations

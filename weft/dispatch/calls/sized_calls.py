@@ -1,8 +1,8 @@
 """Calls of weft's own functions with arrays of other sizes than before: answered without a trace and the compiler.
 
 A function of weft's own is traced with symbols for the extents of its operands, and for whole numbers of 16 and more
-among its static arguments (``core.symbolic.sizes``). What it asks of them are guards of its program, as what the
-compiler asks. Calls are divided into classes by all else that can be seen of their arguments
+among its static arguments (``core.symbolic.sizes``). Comparisons of them become guards of its program, as those
+of the compiler do. Everything else that can be seen of the arguments decides the class of a call
 (``sized_programs.size_class``). The first call of a class is traced and compiled; the compiler's ``Family`` makes the
 programs for other sizes from it.
 """

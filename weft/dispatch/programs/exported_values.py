@@ -23,7 +23,7 @@ from weft.dispatch.devices import shardings
 
 
 def _type(x: Any, *, sharding: Any, is_result: bool, **_: Any) -> Any:
-    """Within the function types say nothing of shardings; those of its results do, along explicit axes."""
+    """Arguments inside of the exported function have types without shardings; results have them along explicit axes."""
     return explicit.sharded(explicit.plain(x), sharding if is_result else None)
 
 

@@ -58,7 +58,7 @@ def _atomic(kind: str, ref: Any, idx: Any, val: Any, mask: Any) -> Any:
 
 
 def atomic_add(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """``ref[idx] += val`` and what was there before; an element that is named twice is added to twice.
+    """Do ``ref[idx] += val`` and give what was there before; an element that ``idx`` names twice gets both values.
 
     >>> def count(x_ref, out_ref):
     ...     out_ref[...] = jnp.zeros_like(out_ref[...])
@@ -70,37 +70,37 @@ def atomic_add(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> A
 
 
 def atomic_max(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """``ref[idx] = max(ref[idx], val)`` and what was there before."""
+    """Do ``ref[idx] = max(ref[idx], val)`` and give what was there before."""
     return _atomic("max", x_ref_or_view, idx, val, mask)
 
 
 def atomic_min(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """``ref[idx] = min(ref[idx], val)`` and what was there before."""
+    """Do ``ref[idx] = min(ref[idx], val)`` and give what was there before."""
     return _atomic("min", x_ref_or_view, idx, val, mask)
 
 
 def atomic_and(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """``ref[idx] &= val`` and what was there before."""
+    """Do ``ref[idx] &= val`` and give what was there before."""
     return _atomic("and", x_ref_or_view, idx, val, mask)
 
 
 def atomic_or(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """``ref[idx] |= val`` and what was there before."""
+    """Do ``ref[idx] |= val`` and give what was there before."""
     return _atomic("or", x_ref_or_view, idx, val, mask)
 
 
 def atomic_xor(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """``ref[idx] ^= val`` and what was there before."""
+    """Do ``ref[idx] ^= val`` and give what was there before."""
     return _atomic("xor", x_ref_or_view, idx, val, mask)
 
 
 def atomic_xchg(x_ref_or_view: Any, idx: Any, val: Any, *, mask: Any = None) -> Any:
-    """``ref[idx] = val`` and what was there before."""
+    """Do ``ref[idx] = val`` and give what was there before."""
     return _atomic("xchg", x_ref_or_view, idx, val, mask)
 
 
 def atomic_cas(ref: Any, cmp: Any, val: Any) -> Any:
-    """Write ``val`` to a scalar reference (as ``ref.at[i]``) if it holds ``cmp``; what was there before."""
+    """Write ``val`` to a scalar reference (as ``ref.at[i]``) if it holds ``cmp``, and give what was there before."""
     refs._checked("atomic_cas", ref)
     found = ref.aval
     if found.shape:

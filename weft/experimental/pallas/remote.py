@@ -1,6 +1,6 @@
 """Copies and signals from one device to another, inside of ``shard_map``.
 
-The kernels of all devices run in step: each gathers what the others send, and where, and takes what is sent to it.
+The kernels of all devices run in step: each gathers the values and targets of all, and takes the value sent to it.
 
     device 0 sends to 1, 1 to 2, 2 to 0:    targets [1, 2, 0], values [a, b, c]   ->   device 0 takes c, 1 a, 2 b
 """

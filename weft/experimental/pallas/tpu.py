@@ -263,7 +263,7 @@ def sync_copy(src_ref: Any, dst_ref: Any, *, add: bool = False) -> None:
 
 def bitcast(x: Any, ty: Any) -> Any:
     """The bits of an array as elements of dtype ``ty``. Where the widths differ, rows (the last dimension but one) are
-    divided or joined, the first of them the lowest bits.
+    divided or joined; the first row has the lowest bits.
 
     >>> pallas.tpu.bitcast(jnp.uint8([[1], [2], [0], [0]]), "uint32")
     Array([[513]], dtype=uint32)

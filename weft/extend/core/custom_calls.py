@@ -1,4 +1,4 @@
-"""Calls of functions with rules of their own as JAX's interpreters see them: functions of flat values, ``subfuns``.
+"""How JAX's interpreters see calls of functions with derivative rules: as functions of flat values, ``subfuns``.
 
 custom_jvp    (function, jvp): jvp(*primals, *tangents) gives the results, then their tangents
 custom_vjp    (function, fwd, bwd), the rules as they were given

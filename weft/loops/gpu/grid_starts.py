@@ -20,13 +20,13 @@ OFFSET = np.dtype(np.int64)
 
 
 class Starts(Record, labels=("name",)):
-    """For each offset the types of the starts that it is the sum of, and whether a byte is set if one was clamped."""
+    """For each offset the types of its starts, which it sums, and whether a byte is set if one of them was clamped."""
 
     offsets: tuple[tuple[tuple[np.dtype, ...], bool], ...]
     name: str = "starts"
 
     def size(self) -> int:
-        """The number of statements of a nest that take about as many instructions."""
+        """The size of the kernel, in statements of a nest that take about as many instructions."""
         return 8 * sum([len(terms) for terms, _ in self.offsets])
 
     @property
@@ -37,9 +37,9 @@ class Starts(Record, labels=("name",)):
 
 
 class Moved(Record):
-    """A kernel with operands that begin at an offset: for each its number and that of its offset.
+    """A kernel with operands that begin at offsets found at run time, which are operands behind its own.
 
-    Offsets are operands behind those of the kernel.
+    ``moved``: (the number of the operand, the number of its offset).
     """
 
     nest: Any

@@ -18,9 +18,10 @@ CHEAP = 4.0  # up to this cost, values made of loads and used only in the second
 
 
 def pipelined(loops: Loops, nest: ir.Nest, model: Model, lanes: int) -> Loops:
-    """The only loop over the lanes, with two parts: as it is if its body is short or not elementwise.
+    """The only loop over the lanes, divided into two parts.
 
-    Or if the target has no mask registers, which exclude the vector before the first and the one after the last.
+    Unchanged if its body is short or not elementwise, or if the target has no mask registers, which exclude the vector
+    before the first and the one after the last.
     """
     phase, *others = nest.phases
     if not model.masks or lanes == 1 or others:

@@ -262,7 +262,7 @@ def repeat(
     """Each element ``repeats`` times along ``axis`` (None: of the flattened array).
 
     ``repeats`` is one count or one for each element. Traced counts need ``total_repeat_length``, the length of the
-    result: what does not fit is left out, what is missing is the last element.
+    result: elements that do not fit are left out, and where some are missing the last one fills up.
 
     >>> repeat(weft.numpy.arange(2), 2).tolist()
     [0, 0, 1, 1]

@@ -5,7 +5,7 @@ kinds, from which checked programs get their guards. Floats and complex numbers 
 floats do.
 
     sum         signed: both operands have one sign and the sum the other; unsigned: the sum is below an operand
-    product     in twice the bits; for 64 bits by an estimate in float64, which the exact search then looks at again
+    product     it is computed in twice the bits; for 64 bits float64 estimates it, and the exact search looks again
 """
 
 from __future__ import annotations

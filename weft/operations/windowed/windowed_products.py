@@ -12,8 +12,8 @@ taps that do not fall into holes; phases that are alike are a batch of one produ
 
     lhs_dilation 2, stride 1, 4 taps   ->   even outputs: taps 0 and 2; odd outputs: taps 1 and 3
 
-Groups of few features are no matrices: terms are slices, multiplied and added as they are read. Nor are many features
-that give few: there taps are columns of the product too, and its parts are added up where they belong.
+Groups of few features are no matrices: terms are slices, multiplied and added as they are read. Where many features
+give few, taps are columns of the product too, and its parts are added up where they belong.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from weft.operations.windowed.window_views import (
 )
 
 FEW_TERMS = 64  # products that are added up one after the other
-FEW_COLUMNS = 4  # results of a group that are worth it
-FEW_PAIRS = 16  # elements of batch and result of a group that have sums of their own
-MANY_FEATURES = 16  # from which on products of every element by all taps are matrices
+FEW_COLUMNS = 4  # results of a group: so few are no columns of a matrix product
+FEW_PAIRS = 16  # elements of batch times results of a group, up to which each output has a sum of its own
+MANY_FEATURES = 16  # features, from which every element times all taps is a matrix product
 
 
 class Product(NamedTuple):

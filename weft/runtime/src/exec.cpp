@@ -58,7 +58,8 @@ int wait_for_inputs(const Plan& plan, const Operand* operands, const bool* only)
   return 0;
 }
 
-// What a plan asked for on a device other than the host has failed: says why, otherwise MemoryError.
+// Memory that a plan asked for on a device other than the host was not given: sets the device's own error, if it has
+// one, otherwise MemoryError.
 void set_device_memory_error(const Plan& plan, const std::string& what, int64_t nbytes) {
   if (PyErr_Occurred() || plan.device->explain(plan.name.c_str())) return;
   set_memory_error_text(("RESOURCE_EXHAUSTED: Out of memory: [" + plan.name + "] " + what + ": " +

@@ -42,7 +42,7 @@ def program(
     try:
         return _program(text, name, platforms, shapes)
     except (LookupError, AttributeError, TypeError, AssertionError, OverflowError, RecursionError) as e:
-        # what names, attributes and types of damaged text lead to fails in many ways, which are one to the caller
+        # damaged names, attributes and types make many functions fail, each in its way: the caller gets one error
         raise ValueError(f"[stablehlo] the text is damaged, or no module: {type(e).__name__}: {e}") from e
 
 
@@ -159,9 +159,9 @@ class Site:
         return Site(self.reading, self.operation._replace(regions=[region]), self.env)
 
     def single(self, number: int = 0) -> str:
-        """The name of the one operation by which a region combines its arguments in order; '' if it is no such region.
+        """The name of the one operation by which a region combines its arguments in order.
 
-        ``second`` says that it returns its second argument.
+        "second" if the region returns its second argument; "" for any other region.
         """
         block = _without_constraints(self.operation.regions[number])
         names = [name for name, _ in block.arguments]

@@ -1,5 +1,5 @@
-"""Traces for unknown sizes: a function is traced with integers instead, at several sizes, and what it reads of
-sizes and what differs among the traces is fitted.
+"""Traces for unknown sizes: a function is traced with integers at several sizes. The sizes that it reads, and the
+numbers in which the traces differ, are fitted by formulas.
 
     at b = 83, 89, 251, ...: the function reads 83, 89, 251   ->   it is told b; extents 166, 178, 502   ->   2*b
 
@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 # quotients by some hundred are seen. Where constraints forbid these, the others follow.
 _RANGES = ((83, 160), (64, 700), (8, 260), (2, 64), (1, 16), (1, 4))
 _LARGE = (1000, 2500)
-_FAR = ((160, 5000), (2000, 40000), (1 << 15, 1 << 20))  # where two sizes may differ that were alike; traced if they do
+_FAR = ((160, 5000), (2000, 40000), (1 << 15, 1 << 20))  # where formulas that agreed so far may differ
 _BEYOND = (1 << 20, 1 << 40)  # elements along a dimension; no array of so many is traced
 _TRIES, _ROUNDS, _SAMPLES = 4000, 32, 400
 MOST_POINTS = 18
@@ -193,7 +193,7 @@ class Session:
         raise self.refused(f"what it reads still changed after {_ROUNDS} traces")
 
     def _round(self, trace: Callable[[Mapping[str, int]], T]) -> tuple[list[Any], list[T], list[Exception]]:
-        """What the lines read that is not known yet, at each point; the traces; the errors that may come of it."""
+        """(for each point the shapes that lines read, not known yet; the traces; errors that they may cause)."""
         reads: list[Any] = []
         found: list[T] = []
         errors: list[Exception] = []

@@ -2,7 +2,7 @@
 
 A Python program computes with them, and compares them: a comparison is decided by bounds that hold for all values
 (``size_bounds``), or raises InconclusiveDimensionOperation. Equality cannot raise, since sets and dictionaries ask for
-it: what is not decided is unequal. While a function is traced for unknown sizes (``open_traces``), weft's own lines
+it: undecided sizes are unequal. While a function is traced for unknown sizes (``open_traces``), weft's own lines
 get the integers of the trace for them.
 """
 

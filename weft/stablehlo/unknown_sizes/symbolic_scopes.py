@@ -23,7 +23,7 @@ from weft.stablehlo.unknown_sizes.symbolic_dims import SymbolicDim
 
 
 class Equation(NamedTuple):
-    """``times * term == value``: what is on the left is replaced."""
+    """``times * term == value``: the left side is replaced by the right one."""
 
     term: Any
     times: int

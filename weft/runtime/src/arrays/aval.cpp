@@ -22,7 +22,7 @@ PyObject* canonical_dtypes = nullptr;      // extended and void dtypes
 PyObject* canonical_placements = nullptr;  // shardings, memory spaces, tuples of mesh axes
 PyObject* no_axes = nullptr;               // the empty tuple
 
-// What an extent is while a program is compiled for other sizes too, and what then makes avals
+// The type of extents while a program is compiled for other sizes too, and the function that then makes avals
 // (core/symbolic/sizes.py).
 PyObject* size_type = nullptr;
 PyObject* make_sized = nullptr;

@@ -83,8 +83,8 @@ class CudaDevice final : public Device {
   Status wait_before(cuda::Handle other);
   Status wait_for(cuda::Handle other);
 
-  // What a call of the driver has given; `what` it was. An error that stops the device is kept; `where` it came from, or
-  // one of the programs that were launched.
+  // The status of a driver's result; `what` names the call. An error that stops the device is kept; `where` it came
+  // from, or one of the programs that were launched.
   Status check(cuda::Result result, const char* what, const char* where = "");
   void fails(const std::string& why) const;  // notes an error that is not the driver's
   static void forget_reason();  // what an error that its caller tells of leaves behind

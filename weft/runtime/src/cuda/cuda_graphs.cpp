@@ -88,7 +88,7 @@ struct Graph {
     return count;
   }
 
-  // Gives it the wanted parameters; what was asked for before keeps its own.
+  // Gives the graph the wanted parameters; launches that were asked for before keep theirs.
   bool change(const CudaRecording& wanted) {
     std::vector<void*> pointers;
     for (size_t i = 0; i < nodes.size(); ++i) {
@@ -100,7 +100,7 @@ struct Graph {
   }
 };
 
-// What this thread launches is written down as long as one lives; what was is dropped, unless all of it is kept.
+// Launches of this thread are written down as long as a Recording lives. It drops them at its end, unless it keeps all.
 class Recording {
  public:
   explicit Recording(CudaRecording* to) : to_(to) { CudaRecording::current = to; }

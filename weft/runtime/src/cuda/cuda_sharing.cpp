@@ -1,7 +1,7 @@
 // Memory of GPUs that is given to other libraries and taken from them. See cuda_sharing.h.
 //
-// Each side works on streams of its own. What is given away is ready when the other stream gets there, and memory that
-// comes back is used again after what the legacy stream was asked for until then.
+// Each side works on streams of its own. Memory that is given away is ready when the other stream gets there. Memory that
+// comes back is used again only when the legacy stream has done what it was asked for until then.
 #include "cuda_sharing.h"
 
 #include <cstring>

@@ -227,10 +227,10 @@ class FakeDevice final : public Device {
   }
 
   char *hidden_ = nullptr, *own_ = nullptr;
-  std::mutex memory_;                 // guards
+  std::mutex memory_;                 // guards free_
   std::map<int64_t, int64_t> free_;   // offset -> bytes
-  std::mutex mutex_;                  // guards
-  std::condition_variable changed_;   // and
+  std::mutex mutex_;                  // guards waiting_, asked_ and done_
+  std::condition_variable changed_;   // these three
   std::deque<std::function<void()>> waiting_;
   uint64_t asked_ = 0, done_ = 0;
   std::atomic<bool> failed_{false};  // from then on nothing that it computes is valid

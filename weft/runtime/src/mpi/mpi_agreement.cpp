@@ -1,4 +1,4 @@
-// Agreement: before ranks exchange anything, each compares what it is about to do with what others are.
+// Agreement: before ranks exchange anything, each compares what it is about to do with what the others are about to do.
 #include <cstring>
 
 #include "mpi.h"

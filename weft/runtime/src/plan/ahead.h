@@ -19,7 +19,7 @@ class Step;
 
 class Ahead {
  public:
-  // What a step has as long as the outermost loop runs: its runs are never inside of each other.
+  // Data of a step, kept as long as the outermost loop runs: runs of the step are never inside of each other.
   struct Kept {
     Workspace memory, words;
     int64_t most = -1;  // steps that it has taken in a run, as all of a batch know it; -1: it has not run,
@@ -81,7 +81,7 @@ class SetAside {
   const bool skipping_;
 };
 
-// What is skipped has no guard: it is known to have been done, up to the loop that is looked for.
+// Skipped steps have no guard: all up to the loop that is looked for are known to be done.
 inline void guard_by(const Guard& guard) { t_guard = t_skipping ? Guard{} : guard; }
 
 }  // namespace weft

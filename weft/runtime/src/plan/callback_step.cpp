@@ -103,7 +103,7 @@ class PythonStep : public Step {
     if (descr == nullptr) return nullptr;
     Device& device = *frame.plan->device;
     char* data = typed.location.address(frame);
-    Buffer* owner = device.is_host() ? frame.owners[typed.location.slot] : nullptr;  // of others the array has a copy
+    Buffer* owner = device.is_host() ? frame.owners[typed.location.slot] : nullptr;  // another device's memory is copied
     npy_intp extents[kMaxRank];
     for (int d = 0; d < typed.aval->ndim; ++d) extents[d] = typed.aval->extents[d];
     PyObject* view = PyArray_NewFromDescr(&PyArray_Type, descr, typed.aval->ndim, extents, nullptr,
