@@ -20,7 +20,7 @@ from pathlib import Path
 OF_WHICH = re.compile(r"\bof\s+which\b", re.IGNORECASE)
 WHOSE_OWN = re.compile(r"\bwhose\s+own\b", re.IGNORECASE)
 LAST_NOT = re.compile(r"(?<!\bor)(?<!\bwhy)\s+not(?:[.;]|$)(?=\s|$)")
-OF_FIRST = re.compile(r"(?:^|[.:;] )Of (?!which)[a-z`]|; of (?!which)[a-z`]")
+OF_FIRST = re.compile(r"(?:^|[.:;] )Of (?!which)[a-z`\"]|; of (?!which)[a-z`\"]")
 ELSE = re.compile(r"[,;] else\b")
 NO_SUBJECT = re.compile(r"(?:of|the same|that|at)\b")
 KINDS = (".py", ".pyi", ".h", ".cpp", ".md")

@@ -1,4 +1,4 @@
-"""Derivatives of ``shard_map`` and its rule for ``vmap``: of the program of a shard, bound again with specs.
+"""Derivatives of ``shard_map`` and its rule for ``vmap``: a shard's program is transformed and bound again with specs.
 
 Residuals lie along the mesh axes along which their types say that they vary, joined along dimension 0 (a scalar gets
 one). Where types do not say it, they lie along all axes; a cotangent is then divided among the devices that hold equal

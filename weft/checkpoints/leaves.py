@@ -198,7 +198,8 @@ def python_value(description: dict[str, Any]) -> Any:
 
 
 def sources(leaf: Any, description: dict[str, Any], first: bool, copies: bool) -> list[Source]:
-    """What this process writes of a leaf: of arrays over several processes its shards, of others all, if it is first.
+    """The elements of a leaf that this process writes: its shards of an array over several processes; all of any other
+    leaf if this process is the ``first``, otherwise none.
 
     Waits for the values. With ``copies`` the values of NumPy arrays, which may change later, are copied.
     """

@@ -1,4 +1,4 @@
-"""Which cells of a grid may run at the same time: those that write to blocks of their own and read nothing of others.
+"""Which cells of a grid may run at the same time: those that write to different blocks, and read no block of another.
 
     grid (i, j, k), a block of the output for every (i, j), a sum kept over k   ->   apart (i, j), in order k
 
@@ -20,7 +20,8 @@ from weft.core.programs.rewrite import dce
 if TYPE_CHECKING:
     from weft.control.grid_cells import Parts
 
-# Cells: index maps of more are not computed beforehand. So many take 0.2 s and 90 MB, for two matrices in blocks.
+# Cells of a grid: index maps of larger grids are not computed beforehand. So many cells of two matrices in blocks take
+# 0.2 s and 90 MB.
 MOST_CELLS = 1 << 20
 PARALLEL, ARBITRARY = "parallel", "arbitrary"
 
@@ -71,8 +72,8 @@ def order(parts: Parts) -> Order | None:
 def _check_parallel(parts: Parts, shared: Sequence[int], numbers: Sequence[np.ndarray | None]) -> None:
     """ValueError for a block that some cells along a parallel axis, but not all, write to.
 
-    A block that all cells share is scratch of the kernel's own, as kernels for a TPU have it among their outputs: its
-    cells run in order.
+    A block that all cells share is allowed: kernels for a TPU have scratch among their outputs. Such cells run in
+    order.
     """
     for axis in shared:
         if parts.semantics[axis] != PARALLEL:

@@ -16,8 +16,8 @@ import math
 
 from weft._base.record import NamedTuple
 
-Loop = tuple[int, int]  # extent, and elements from one step to the next of the one operand that it moves
-Both = tuple[int, int, int]  # extent, and elements from one step to the next of the left and the right operand
+Loop = tuple[int, int]  # extent, and elements that a step moves on in the one operand that has this loop
+Both = tuple[int, int, int]  # extent, and elements that a step moves on in the left and in the right operand
 
 
 class ProductSpace(NamedTuple):

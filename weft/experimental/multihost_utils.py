@@ -43,7 +43,7 @@ def sync_global_devices(name: str) -> None:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """The tree of one process in all of them, as NumPy arrays: of the one that says ``is_source``, or of process 0.
+    """All processes get the tree of the one that says ``is_source``, or of process 0, as NumPy arrays.
 
     Other processes give a tree of the same shapes and dtypes, whose values do not matter.
 

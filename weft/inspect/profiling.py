@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds of a number of runs: of all of them, on average and at best. ``timed``: how many were measured."""
+    """Seconds that runs took: in all, on average and at best. ``timed``: how many were measured."""
 
     runs: int
     timed: int

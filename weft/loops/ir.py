@@ -349,7 +349,7 @@ class Nest(Record, labels=("name",)):
 
     @property
     def row(self) -> int | None:
-        """The extent of short rows, if it is known: of the last parallel dimension."""
+        """The extent of short rows (the last parallel dimension), if it is known."""
         return self.dims[self.last].extent if self.dims and self.dims[self.last].role == "parallel" else None
 
     @property

@@ -48,7 +48,7 @@ def check_arraylike(name: str, *args: Any) -> None:
 
 
 def another(result: Any, given: Any) -> Array:
-    """``result``, as an Array of its own (of the same memory) where it is the one ``given``: either can be deleted."""
+    """``result``; if it is ``given`` itself, another Array of the same memory, so that either can be deleted."""
     return runtime.array_alias(result, result.aval) if result is given and type(result) is runtime.Array else result
 
 

@@ -100,7 +100,7 @@ def _precedence(dtype: np.dtype) -> tuple[int, int, bool]:
 
 
 def common_dtype(lhs: np.dtype, rhs: np.dtype) -> np.dtype:
-    """The dtype of a product: of the higher class, then the wider; signed before unsigned, bfloat16 before float16."""
+    """The dtype of a product: the higher class, then the wider; signed wins over unsigned, bfloat16 over float16."""
     return lhs if _precedence(lhs) >= _precedence(rhs) else rhs
 
 

@@ -44,7 +44,7 @@ def mend_lanes(
     usual: Sequence[V],
     which: Callable[..., V] | None = None,
 ) -> list[V]:
-    """``usual``, or if any lane of ``mask`` holds ``body(*arguments)`` of one lane after another: of all, or of those
+    """``usual``, or if any lane of ``mask`` holds ``body(*arguments)`` of one lane after another: all lanes, or those
     where ``which(*arguments)`` holds. All vectors have elements of one size."""
     lanes, count, given = mask.lanes, len(arguments), [*arguments, *usual]
     if lanes.width == 1:

@@ -107,7 +107,7 @@ class CutRowWriter(TeamWriter):
         self.at_once((self.lane, count, GPU_THREADS), [], some)
 
     def _apart(self, number: str) -> str:
-        """The slot of a part: of each run one is left out, so that runs begin in different banks."""
+        """The slot of a part: one is left out after each run, so that runs begin in different banks."""
         run = self.writer.index("lshr", number, str(GROUP_BLOCKS.bit_length() - 1))
         return self.writer.index("add", number, run)
 

@@ -32,7 +32,7 @@ class TileWriter(PointWriter):
         self.across, self.last = grid.across(nest), len(nest.dims) - 1
         self.dim = self.form.turned
         self.memory = Memory(self.scalar, target)
-        self.tile: dict[int, str] = {}  # of each operand that is turned: the address of its tile
+        self.tile: dict[int, str] = {}  # operands that are turned: the addresses of their tiles
         self.mine = ""  # the slot of this thread's element in a tile
 
     def write(self) -> Writer:

@@ -101,7 +101,7 @@ class _Around:
 
 
 def _picked(writer: Writer, word: str, picks: Sequence[tuple[str, int]], width: int) -> str:
-    """A vector of words: of each the text of a vector of ``width`` words, and its number there."""
+    """A vector of words: a pick says which vector of ``width`` words holds it, and at which number."""
     lanes, found = Lanes(writer, len(picks)), ""
     if width == 1:
         for lane, (text, _) in enumerate(picks):

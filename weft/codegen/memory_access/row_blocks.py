@@ -66,7 +66,7 @@ def store(memory: Memory, values: Sequence[Value], pointers: Sequence[str]) -> N
 
 
 def _loaded(writer: Writer, p: str, count: int) -> str:
-    """Up to four words, as four."""
+    """A vector of four words, loaded from the first ``count`` of them."""
     if count == SIDE:
         return writer.op(f"load {FOUR}, ptr {p}, align 4")
     if writer.model.masks:
@@ -86,7 +86,7 @@ _PAIR = "i32 0, i32 1, i32 poison, i32 poison"
 
 
 def _store(writer: Writer, text: str, p: str, count: int) -> None:
-    """The first words of four."""
+    """Store the first ``count`` words of a vector of four."""
     if count == SIDE:
         writer.line(f"store {FOUR} {text}, ptr {p}, align 4")
         return
@@ -103,5 +103,5 @@ def _store(writer: Writer, text: str, p: str, count: int) -> None:
 
 
 def _first(writer: Writer, count: int) -> str:
-    """A mask of the first words of four."""
+    """A mask for the first ``count`` of four words."""
     return Lanes(writer, SIDE).flags([k < count for k in range(SIDE)]).text

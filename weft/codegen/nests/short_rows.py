@@ -25,7 +25,7 @@ from weft.codegen.nests.reduce_tree import Accumulators
 from weft.loops import ir
 from weft.loops.schedules.decisions import ShortRows
 
-Found = list[list[list[Accumulators]]]  # of each vector of a tile, for each reduction: what ``fold_few`` combines
+Found = list[list[list[Accumulators]]]  # what ``fold_few`` combines: for each vector of a tile, each reduction
 
 
 class ShortRowWriter(columns.ColumnWriter):

@@ -1,4 +1,4 @@
-"""Reduction modulo pi / 2 of angles of any size: of the product with 2 / pi only what matters modulo 4 is computed.
+"""Reduction modulo pi / 2 of angles of any size: the part of the product with 2 / pi that matters modulo 4.
 
 After M. Payne and R. Hanek, "Radian reduction for trigonometric functions", 1983: in floats for float32, in integers
 for float64, whose lanes are reduced one by one. Both give NaN for infinities and NaN.

@@ -36,7 +36,7 @@ class Memory:
         self.limit, self.used, self.peaks = limit, list[Region](), {True: 0, False: 0}
 
     def take(self, nbytes: int) -> Region:
-        """The first region that is free: of the block's memory, or of the other."""
+        """The first free region: in the block's memory, or else in the other."""
         size = -(-max(nbytes, 1) // ALIGNED) * ALIGNED
         begin = self._begin(True, size)
         near = begin + size <= self.limit

@@ -125,8 +125,8 @@ class _Reading:
     """What a kernel computes, as texts in which sums and products have no order."""
 
     def __init__(self, low: Lowered, names: dict[int, str]) -> None:
-        self.low, self.names = low, names  # of the operands that it may load
-        self.known: dict[int, tuple[str, list[str]]] = {}  # of each value its operation and operands
+        self.low, self.names = low, names  # names: the operands that it may load
+        self.known: dict[int, tuple[str, list[str]]] = {}  # each value's operation and operands
 
     def stored(self) -> str:
         """What is stored; "" if it is not that simple."""

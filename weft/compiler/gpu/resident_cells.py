@@ -48,8 +48,8 @@ class _Maker(resident_loops.Maker):
         super().__init__(inner, threads, True)
         self.cells = entry.equation.primitive.kind.parts(entry.equation.params).trips
         self.memory, self.taken = cell_memory.Memory(room // ALIGNED * ALIGNED), list[cell_memory.Region]()
-        self.far = self.base()  # of what a cell has in the GPU's memory
-        self.reads = dict[blocks_ahead.Key, list[blocks_ahead.Read]]()  # what launches read
+        self.far = self.base()  # the base of a cell's part of the GPU's memory
+        self.reads = dict[blocks_ahead.Key, list[blocks_ahead.Read]]()  # the blocks that launches read
 
     def launched_bytes(self) -> int:
         return -(-self.shared_bytes // ALIGNED) * ALIGNED + self.memory.peaks[True]
@@ -58,7 +58,7 @@ class _Maker(resident_loops.Maker):
         return self.cells, self.memory.peaks[False] * self.cells
 
     def is_too_much(self, work: float, most: int) -> bool:
-        """Other blocks keep a part of the GPU busy meanwhile."""
+        """The more cells there are, the more work one may do: the others keep the GPU busy meanwhile."""
         return work * max(GPU_TILES - self.cells, 0) > most * GPU_TILES
 
     # memory
@@ -122,7 +122,7 @@ class _Maker(resident_loops.Maker):
         return step.replace(body=body, ahead=tuple(ahead), early=origins.early(early, lambda: self._behind(1)))
 
     def _pair(self, nbytes: int, more: int) -> tuple[resident.Location, resident.Location] | None:
-        """Two buffers for a block that nothing else takes, if there is room, for ``more`` too, in all cells at once."""
+        """Two buffers for a block, used for nothing else; None where cells have no room for them and ``more`` bytes."""
         end = self.launched_bytes() + more + 2 * -(-nbytes // ALIGNED) * ALIGNED
         if end > GPU_SHARED or end * self.cells > 2 * GPU_SHARED * GPU_TILES:
             return None

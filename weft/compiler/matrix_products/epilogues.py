@@ -5,7 +5,7 @@
 A kernel becomes an epilogue if it is the only reader of the product and reads it in memory's order. Its bits are those
 it has on its own. Forms: ``flat`` (one loop over all elements), ``grid`` (rows by columns), ``rows`` (whole rows),
 ``products`` (whole products of a batch: a mask of the scores of all heads); on a GPU
-``points`` (of each element what becomes of it, instead of a store).
+``points`` (what becomes of each element, instead of a store).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class _Load(NamedTuple):
 class Price(NamedTuple):
     """The cost of a gather of a computed value, with the value stored and without.
 
-    ``loads``: of the stored value, and of what is loaded instead; ``saved``: the stores that are saved.
+    ``loads``: that of the stored value, then those of what is loaded instead; ``saved``: shapes whose stores are saved.
     """
 
     own: float

@@ -125,7 +125,7 @@ def _is_read_again(eqn: JaxprEqn, later: Sequence[JaxprEqn]) -> bool:
 
 
 def _points(eqn: JaxprEqn) -> list[list[Point]]:
-    """The points along the reduced axes: of each row that the tree of a reduction takes by itself, in order."""
+    """The points along the reduced axes, in order: a list for each row that the tree of a reduction takes by itself."""
     shape, axes = eqn.invars[0].aval.shape, _axes(eqn)
     first = len(axes) - 1
     while first and axes[first - 1] == axes[first] - 1:

@@ -321,7 +321,7 @@ def wide(value: Any) -> Any:
 
 
 def literal_value(literal: Literal) -> Any:
-    """The value of a literal, as an operand of an operation: of the literal's own dtype."""
+    """The value of a literal with the literal's own dtype, as an operand of an operation."""
     value, aval = literal.val, literal.aval
     if isinstance(value, np.ndarray | np.generic):
         return wide(value)

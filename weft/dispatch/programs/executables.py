@@ -152,7 +152,7 @@ class Compiled(NamedTuple):
     donated: tuple[bool, ...]  # of the kept ones
     consts: tuple[Any, ...]  # hidden arguments, passed first
     entry: Any  # None: each call goes through Python
-    place: Any = 0  # of the results (see ``devices``): of all, or a tuple with that of each
+    place: Any = 0  # where results live (see ``devices``): one for all, or a tuple with each result's
 
 
 def bind(

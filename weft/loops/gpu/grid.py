@@ -60,7 +60,8 @@ Grid = tuple[str, str, int, int, int, int]  # the fields of an instruction Launc
 
 
 class Form(Record):
-    """How threads share a nest. ``wide``: four points may be one access; ``aligned``: of these operands.
+    """How threads share a nest. ``wide``: four points may be one access; ``aligned``: the operands for which that
+    holds.
 
     ``scans``: threads may share a row of a running combination; ``columns``: a column that is reduced. ``turned``:
     along this dimension neighbours of some operands lie side by side, and no result's; -1: there is none.
@@ -410,7 +411,7 @@ def most_threads(nest: ir.Nest, entry: str) -> int:
 
 
 def result_bytes(nest: ir.Nest) -> int:
-    """Bytes of a block's memory for what warps combine: of each accumulator, a slot for each warp."""
+    """Bytes of a block's memory for what warps combine: each accumulator has a slot for each warp."""
     return RESULT * sum([len(r.accumulators) for phase in nest.phases for r in phase.reductions])
 
 

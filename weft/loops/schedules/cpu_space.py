@@ -37,11 +37,11 @@ class Space(Record):
     """The loops of a body, outermost first.
 
     ``outer`` are iterated by the runtime. ``digits`` are no loops: they give the index along each axis of the last
-    loop. ``extents``: of the loops of the nest and the digits, where they are compiled in. ``vector``: the number of
+    loop. ``extents``: those that are compiled in, of the nest's loops and the digits. ``vector``: the number of
     the loop whose index runs across the lanes. ``split``: whether the reduction may be cut at borders of blocks,
     ``long``: whether blocks go by groups.
     ``step``: the small stride along the lanes that is compiled in. ``runs``: whether the first loop is over the updates
-    of a sorted scatter. ``apart``: of each operand the strides along the last two loops, where they are compiled in.
+    of a sorted scatter. ``apart``: each operand's strides along the last two loops, where they are compiled in.
     """
 
     outer: Sequence[Loop]

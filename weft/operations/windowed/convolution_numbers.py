@@ -162,7 +162,7 @@ def conv_general_shape_tuple(
 def transposed_padding(window: int, stride: int, padding: Any) -> tuple[int, int]:
     """The padding of a transposed convolution along one dimension, from that of the convolution it transposes.
 
-    Of "SAME" the result is ``stride`` times as long as the operand, of "VALID" as long as needed for every window.
+    With "SAME" the result is ``stride`` times as long as the operand, with "VALID" as long as needed for every window.
     """
     if isinstance(padding, str) and padding == "SAME":
         total = window + stride - 2

@@ -111,7 +111,7 @@ class SymbolicDim:
     # -- arithmetic ---------------------------------------------------------------------------------------------------
 
     def _joined(self, other: Any, what: str) -> SymbolicDim | int | None:
-        """The other operand as a size: of the same scope; None for what is none."""
+        """The other operand as a size of the same scope; None if it is no size."""
         if isinstance(other, SymbolicDim):
             if other.scope is not self.scope:
                 raise ValueError(

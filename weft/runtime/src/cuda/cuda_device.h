@@ -25,8 +25,8 @@ struct CudaLaunch {
   const char* where = "";  // in the user's program
 };
 
-// What a library of the GPU's maker launches, as it likes: the same for the same words, which are addresses. It lives as
-// long as the process.
+// A call of a library by the GPU's maker, which launches what it likes, and the same for the same words (addresses). It
+// lives as long as the process.
 class LibraryCall {
  public:
   virtual Status ask(const int64_t* words, cuda::Handle stream, const char* where) const = 0;
@@ -78,7 +78,7 @@ class CudaDevice final : public Device {
   void unload(cuda::Handle module);
   cuda::Handle function(cuda::Handle module, const std::string& entry, int64_t shared_bytes);
 
-  // For sharing memory: what another stream asks for from now on comes after this one's, and the reverse.
+  // For sharing memory: work that another stream is asked for from now on waits for this stream's, and the reverse.
   cuda::Handle stream() const { return stream_; }
   Status wait_before(cuda::Handle other);
   Status wait_for(cuda::Handle other);
@@ -87,7 +87,7 @@ class CudaDevice final : public Device {
   // from, or one of the programs that were launched.
   Status check(cuda::Result result, const char* what, const char* where = "");
   void fails(const std::string& why) const;  // notes an error that is not the driver's
-  static void forget_reason();  // what an error that its caller tells of leaves behind
+  static void forget_reason();  // drops the reason of an error that the caller reports itself
   Status refuse();  // after a fork, or once it has stopped; ok otherwise
 
   cuda::PoolStats stats() { return pool_.stats(); }

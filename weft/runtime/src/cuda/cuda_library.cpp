@@ -24,16 +24,16 @@ namespace {
 // clang-format on
 
 // Numbers of the library's enumerations.
-constexpr int kOldest = 120000;  // the first whose records are these
+constexpr int kOldest = 120000;  // the first version with these records
 enum Status_ : int { kFine = 0, kNoMemory = 3, kInvalid = 7, kOtherProcessor = 8, kUnsupported = 15 };
 enum Description { kTurnLeft = 3, kTurnRight = 4, kEpilogue = 7, kBias = 8 };
 enum Layout { kBatch = 5, kApart = 6 };
 enum Preference { kMostWorkspace = 1, kAlignments = 5 };  // of left, right, result before and after, in that order
 constexpr int kTurned = 1;
 
-// What the library's guide advises for large GPUs; it takes it from the pool, and gives it back at once.
+// Working memory that the library's guide advises for large GPUs; it comes from the pool, and goes back at once.
 constexpr uint64_t kWorkspaceBytes = 32 << 20;
-constexpr int64_t kMostAligned = 256;  // more changes no answer
+constexpr int64_t kMostAligned = 256;  // bytes: a greater alignment changes no answer
 
 struct Heuristic {  // cublasLtMatmulHeuristicResult_t
   uint64_t algorithm[8];
@@ -218,13 +218,13 @@ Status LibraryProducts::answer_for(Descriptors& known, const LibraryProblem& pro
   const int64_t item = bytes_of(problem.type), least[] = {item, item, bytes_of(problem.result_type)};
   const int64_t aligned[] = {alignment(operands.left), alignment(operands.right), alignment(operands.result)};
   Status status = answer(known, aligned, out);
-  return status == Status::ok && !(*out)->found ? answer(known, least, out) : status;  // that for any addresses
+  return status == Status::ok && !(*out)->found ? answer(known, least, out) : status;  // the answer for any addresses
 }
 
 Status LibraryProducts::multiply(const LibraryProblem& problem, const LibraryOperands& operands, const char* where) {
   CudaDevice::InContext here(device_);
   Descriptors* known = nullptr;
-  const Answer* answered = nullptr;  // which stays where it is
+  const Answer* answered = nullptr;  // its address does not change
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (Status status = described(problem, &known); status != Status::ok) return status;
@@ -249,7 +249,7 @@ Status LibraryProducts::Answer::ask(const int64_t* words, Handle stream, const c
   void* addresses[5];
   for (int i = 0; i < 5; ++i) addresses[i] = reinterpret_cast<void*>(words[i]);
   const auto& [left, right, result, bias, room] = addresses;
-  if (bias != nullptr) {  // the call reads it, not what it asks for
+  if (bias != nullptr) {  // an argument of this call, although the library has it among the fields of the product
     const Status status =
         all->check(own.cublasLtMatmulDescSetAttribute(of->product, kBias, &bias, sizeof bias), "a bias");
     if (status != Status::ok) return status;

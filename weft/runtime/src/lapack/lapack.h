@@ -11,8 +11,8 @@
 namespace weft {
 
 // An integer argument of LAPACK: 64 bits wide in NumPy's copy, 32 in SciPy's and most others. All are passed by address,
-// and a library of 32-bit integers reads and writes the lower half, which comes first in memory: so a number that is 0
-// or more is passed and, if it was 0 before, received alike by both. Arrays of integers need `read_integers`.
+// and a library of 32-bit integers reads and writes the lower half, which comes first in memory. So both kinds read a
+// number that is not negative, and both write one right if the variable was 0 before. Arrays of integers need `read_integers`.
 using Int = int64_t;
 static_assert(std::endian::native == std::endian::little);
 
