@@ -35,7 +35,7 @@ PROGRAM = """
     DTYPES = [np.float32, np.float64, np.int8, np.uint16, np.int64, np.bool_, np.complex64, np.complex128]
     DTYPES += [ml_dtypes.bfloat16]
 
-    def offsets(kind, width):
+    def drawn(kind, width):
         if kind == "any":
             return rng.integers(0, rng.integers(1, 5 * width), width)
         if kind == "one":
