@@ -87,3 +87,18 @@ def test_an_operand_is_read_before_and_after_the_reduction() -> None:
         assert [out.tobytes() for out in ladder.by_machine_code(program, given)] == expected, columns
         total = (given[0].astype(np.float64) * b[:, None]).sum(1)
         np.testing.assert_allclose(np.asarray(weft.jit(function)(*given)[0]), total * b, 1e-4, 1e-3)
+
+
+def test_what_a_row_knows_of_its_index_is_not_shared() -> None:
+    ends = np.sort(np.random.default_rng(0).integers(0, 300, 40)).astype(np.int32)
+
+    def function(ends: Any) -> Any:
+        rows = jnp.arange(300, dtype=jnp.int32)[:, None]
+        return (rows >= ends).sum(1), (rows * 2 - ends).max(1), (jnp.where(rows > 7, ends, -ends)).sum(1)
+
+    for count in (5, 8, 16, 40):
+        rows, some = np.arange(300)[:, None], ends[:count]
+        found = [np.asarray(x) for x in weft.jit(function)(some)]
+        np.testing.assert_array_equal(found[0], (rows >= some).sum(1))
+        np.testing.assert_array_equal(found[1], (rows * 2 - some).max(1))
+        np.testing.assert_array_equal(found[2], np.where(rows > 7, some, -some).sum(1))

@@ -311,8 +311,8 @@ class RowReducer:
         return split(reduce_tree.rebuild(flat, texts[len(carried) :]))
 
     def shared(self, phase: ir.Phase) -> list[int]:
-        """The values of the body that are the same for rows side by side."""
-        row, own = self.vector - 1, {s.out for s in phase.before if isinstance(s, ir.Load | ir.Apply)}
+        """The values of the body that are the same for rows side by side: of nothing that a row computes before it."""
+        row, own = self.vector - 1, {out for s in phase.before if (out := getattr(s, "out", None)) is not None}
         differ = uniform.differing(phase.body, lambda s: uniform.along(self.nest, (row,), s), own)
         return [s.out for s in phase.body if isinstance(s, ir.Load | ir.Apply) and s.out not in differ]
 

@@ -9,13 +9,27 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from importlib import util
 from typing import Any
 
-from weft import codegen, errors, runtime
+from weft import errors, runtime
 from weft._base import forks, lazy
-from weft.codegen.cpu import products
 from weft.compiler.storage import disk
 
+# The one file of the package that names units. Its packages would load all of code generation, which a process whose
+# programs are on disk does without.
+_PACKAGE = os.path.join(os.path.dirname(os.path.abspath(errors.__file__)), "codegen", "cpu", "products")
+
+
+def _names_of_units() -> Any:
+    spec = util.spec_from_file_location("weft_products", os.path.join(_PACKAGE, "__init__.py"))
+    assert spec is not None and spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+products = _names_of_units()
 FOLDER = os.path.join(os.path.dirname(sys.modules[f"{runtime.__name__}._native"].__file__ or ""), "products")
 # In a process of its own: LLVM's passes and switches are those of a build (``products.objects``).
 _COMPILE = "import sys; sys.path.insert(0, sys.argv[1]); from products import objects; objects.write(sys.argv[2])"
@@ -30,7 +44,7 @@ def kernel(unit: str) -> Any:
         if unit not in _found:  # while another thread had the lock
             key = products.unit_key(unit)
             code = installed(unit, key) or (_kept(unit, key) if _exists(unit) else None)
-            _found[unit] = None if code is None else runtime.load_kernel(code, codegen.SYMBOL)
+            _found[unit] = None if code is None else runtime.load_kernel(code, products.ENTRY)
         return _found[unit]
 
 
@@ -54,14 +68,13 @@ def _kept(unit: str, key: bytes) -> bytes:
         return found.bytes
     code = compiled(unit, key)
     if store is not None:
-        store.store(entry, codegen.SYMBOL, code)
+        store.store(entry, products.ENTRY, code)
     return code
 
 
 def compiled(unit: str, key: bytes) -> bytes:
     """The object file from LLVM."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(products.__file__)))
-    done = lazy.subprocess.run([sys.executable, "-c", _COMPILE, package, unit], capture_output=True)
+    done = lazy.subprocess.run([sys.executable, "-c", _COMPILE, os.path.dirname(_PACKAGE), unit], capture_output=True)
     code = products.opened(key, done.stdout)
     if code is None:
         said = done.stderr.decode(errors="replace").strip()

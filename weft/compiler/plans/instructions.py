@@ -12,7 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import runtime
+from weft._base import lazy
 from weft._base.record import NamedTuple
+
+# what the runtime asks for where an instruction that it reads needs it
+runtime.set_lapack_finder(lazy.lapack_files)
+runtime.set_unit_finder(lambda unit: lazy.product_units.kernel(unit))
 
 Location = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
 Sized = tuple[Location, int]  # and bytes

@@ -8,13 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import runtime
-from weft._base import lazy
 from weft.compiler.plans.instructions import Library
 from weft.core.programs.jaxpr import JaxprEqn
-
-runtime.set_lapack_finder(lazy.lapack_files)
-runtime.set_unit_finder(lambda unit: lazy.product_units.kernel(unit))
 
 
 def instructions(equation: JaxprEqn, location: Callable[..., Any], read: Sequence[bool]) -> list[Library] | None:

@@ -49,7 +49,7 @@ def count_elements(mask: Any, n_batch: int) -> int:
 def bcoo_fromdense(
     mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = "int32"
 ) -> BCOO:
-    """The BCOO array of a dense one. ``nse`` places are stored for each batch, as many as needed by default.
+    """The BCOO array of a dense one. ``nse`` elements are stored for each batch, as many as needed by default.
 
     Under ``jit`` nse must be given, as a shape may not depend on values. With fewer elements than nse the rest is
     padding, with more the last ones are dropped.

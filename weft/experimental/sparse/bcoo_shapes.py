@@ -184,7 +184,7 @@ def bcoo_broadcast_in_dim(
 
 
 def _spread_columns(mat: BCOO, data: Any, indices: Any, sparse: tuple[int, ...], axes: list[int]) -> tuple[Any, Any]:
-    """Elements repeated along new or widened sparse dimensions, with an index for each place."""
+    """Elements repeated along new or widened sparse dimensions, with an index for each element."""
     old = dict(zip(axes, range(mat.n_sparse), strict=True))
     new = [axis for axis in range(len(sparse)) if axis not in old or sparse[axis] != mat.sparse_shape[old[axis]]]
     if not new:

@@ -43,7 +43,7 @@ def empty(
 ) -> JAXSparse:
     """A sparse array of zeros: ``sparse_format`` is "bcoo", "bcsr", "coo", "csr" or "csc".
 
-    BCOO and BCSR take ``n_batch``, ``n_dense`` and ``nse`` (places of padding, none by default).
+    BCOO and BCSR take ``n_batch``, ``n_dense`` and ``nse`` (elements of padding, none by default).
     """
     made = functools.partial(_empty, tuple(shape), dtype, index_dtype)
     return _in_format("empty", sparse_format, made, **kwds)
@@ -103,7 +103,7 @@ def random_bcoo(
     generator: Callable[..., Any] = random.uniform,
     **kwds: Any,
 ) -> BCOO:
-    """A BCOO array with random places and values of ``generator(key, shape, dtype, **kwds)``.
+    """A BCOO array with random indices and values of ``generator(key, shape, dtype, **kwds)``.
 
     ``nse`` is the number of elements of a batch, or, between 0 and 1, their share of the sparse places.
     """

@@ -11,6 +11,7 @@ import os
 import zlib
 
 CHECKSUM = 4  # bytes
+ENTRY = "k"  # what a unit's function is called that others find it by
 
 
 def unit_key(unit: str, more: str = "") -> bytes:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
+from . import ENTRY
+
 Number = int | float
 FLOATS = ("half", "float", "double")
 BYTES = {"i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
-ENTRY = "k"  # what a module's function is called that others find it by
 
 
 def lanes_of(type_: str) -> tuple[int, str]:
