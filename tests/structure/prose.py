@@ -44,7 +44,7 @@ OF_PLACES = (
     "weft/runtime/src/cuda/cuda_sharing.cpp", "weft/compiler/evaluation.py", "weft/compiler/storage/saved.py",
     "weft/inspect/explain.py", "weft/stablehlo/host_steps.py", "docs/ARCHITECTURE.md", "docs/DESIGN.md",
     "weft/numpy/__init__.py", "weft/numpy/subscripts/edited_copies.py", "docs/unbuilt.py",  # NumPy's function
-    "weft/codegen/cpu/products/", "weft/runtime/src/gemm", "weft/scipy/stats/", "weft/experimental/sparse/",
+    "weft/codegen/cpu/products/", "weft/runtime/src/gemm",
 )  # fmt: skip
 PLACE = re.compile(r"(?<![A-Za-z])[Pp](?:lace|LACE)[sS]?(?![A-Za-z])|(?<=[a-z])Places?(?![a-z])")
 PHRASES = re.compile(

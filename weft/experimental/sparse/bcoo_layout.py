@@ -33,7 +33,7 @@ def split_counts(name: str, rank: int, n_batch: int, n_dense: int) -> int:
 
 
 def nonzero_mask(mat: Any, n_batch: int, n_dense: int) -> Any:
-    """Which places of the batch and sparse dimensions hold a value that is not all zero."""
+    """Which positions of the batch and sparse dimensions hold a value that is not all zero."""
     mask = mat != 0
     return jnp.any(mask, axis=tuple(range(mat.ndim - n_dense, mat.ndim))) if n_dense else mask
 
@@ -74,8 +74,8 @@ def _fromdense(mat: Any, mask: Any, nse: int, n_batch: int, n_sparse: int, index
     def find(mask: Any) -> Any:
         if not n_sparse:
             return jnp.zeros((nse, 0), index_dtype)
-        places = jnp.nonzero(mask, size=nse, fill_value=sparse_shape)
-        return jnp.stack([place.astype(index_dtype) for place in places], axis=1)
+        positions = jnp.nonzero(mask, size=nse, fill_value=sparse_shape)
+        return jnp.stack([position.astype(index_dtype) for position in positions], axis=1)
 
     indices = over_batches(find, mat.shape[:n_batch], mask)
     data = over_batches(gather_rows, mat.shape[:n_batch], mat, indices)
@@ -102,9 +102,9 @@ def bcoo_todense(mat: BCOO) -> Any:
 
 
 def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:
-    """The values of a dense array at the places of a BCOO array, as a BCOO array with the same indices.
+    """The values of a dense array at the positions of a BCOO array, as a BCOO array with the same indices.
 
-    Where indices repeat, the first place takes the value and the others zero, unless ``assume_unique``.
+    Where indices repeat, the first position takes the value and the others zero, unless ``assume_unique``.
     """
     arr = jnp.asarray(arr)
     if arr.shape != sparr.shape:
@@ -133,7 +133,7 @@ def _index_batch(mat: BCOO) -> tuple[int, ...]:
 
 
 def _order(indices: Any) -> Any:
-    """The places of rows in lexicographic order, equal ones in the order they have."""
+    """The positions of rows in lexicographic order, equal ones in the order they have."""
     if not indices.shape[1]:
         return jnp.arange(indices.shape[0])
     return jnp.lexsort(tuple(indices[:, column] for column in reversed(range(indices.shape[1]))))
@@ -160,8 +160,8 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
     """The same array with its elements in the order of their indices."""
 
     def order(data: Any, indices: Any) -> tuple[Any, Any]:
-        places = _order(indices)
-        return data[places], indices[places]
+        positions = _order(indices)
+        return data[positions], indices[positions]
 
     data, indices = over_batches(order, mat.batch_shape, mat.data, mat.indices)
     return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=mat.unique_indices)
@@ -270,7 +270,9 @@ def grid(shape: Sequence[int], dtype: Any) -> Any:
     size = math.prod(shape)
     if not shape:
         return jnp.zeros((1, 0), dtype)
-    return jnp.stack([place.astype(dtype) for place in jnp.unravel_index(jnp.arange(size), tuple(shape))], axis=-1)
+    return jnp.stack(
+        [position.astype(dtype) for position in jnp.unravel_index(jnp.arange(size), tuple(shape))], axis=-1
+    )
 
 
 @compiled("count")
@@ -280,10 +282,10 @@ def _dense_to_sparse(mat: BCOO, count: int) -> BCOO:
     size = math.prod(extents)
 
     def move(data: Any, indices: Any) -> tuple[Any, Any]:
-        places = jnp.tile(grid(extents, indices.dtype), (indices.shape[0], 1))
+        positions = jnp.tile(grid(extents, indices.dtype), (indices.shape[0], 1))
         kept = jnp.repeat(padded(indices, mat.sparse_shape), size, axis=0)
-        places = jnp.where(inside(kept, mat.sparse_shape)[:, None], places, jnp.array(extents, places.dtype))
-        return data.reshape(-1, *data.shape[1 + count :]), jnp.concatenate([kept, places], axis=1)
+        positions = jnp.where(inside(kept, mat.sparse_shape)[:, None], positions, jnp.array(extents, positions.dtype))
+        return data.reshape(-1, *data.shape[1 + count :]), jnp.concatenate([kept, positions], axis=1)
 
     data, indices = over_batches(move, mat.batch_shape, mat.data, mat.indices)
     return with_buffers(mat, data, indices)
@@ -295,11 +297,11 @@ def _batch_to_sparse(mat: BCOO, n_batch: int) -> BCOO:
     data = jnp.broadcast_to(mat.data, (*mat.batch_shape, *mat.data.shape[mat.n_batch :]))
     indices = jnp.broadcast_to(mat.indices, (*mat.batch_shape, *mat.indices.shape[mat.n_batch :]))
     moved, outer = mat.batch_shape[n_batch:], mat.batch_shape[:n_batch]
-    places = grid(moved, indices.dtype).reshape(*moved, 1, len(moved))
-    places = jnp.broadcast_to(places, (*outer, *moved, mat.nse, len(moved)))
+    positions = grid(moved, indices.dtype).reshape(*moved, 1, len(moved))
+    positions = jnp.broadcast_to(positions, (*outer, *moved, mat.nse, len(moved)))
     valid = inside(indices, mat.sparse_shape)[..., None]
-    places = jnp.where(valid, places, jnp.array(moved, places.dtype))
-    columns = jnp.concatenate([places, padded(indices, mat.sparse_shape)], axis=-1)
+    positions = jnp.where(valid, positions, jnp.array(moved, positions.dtype))
+    columns = jnp.concatenate([positions, padded(indices, mat.sparse_shape)], axis=-1)
     count = math.prod(moved) * mat.nse
     data = data.reshape(*outer, count, *mat.dense_shape)
     columns = columns.reshape(*outer, count, columns.shape[-1])
@@ -314,11 +316,11 @@ def _sparse_to_batch(mat: BCOO, n_batch: int) -> BCOO:
 
     def move(data: Any, indices: Any) -> tuple[Any, Any]:
         indices = padded(indices, mat.sparse_shape)
-        places = (*[indices[:, k] for k in range(count)], jnp.arange(indices.shape[0]))
-        wide = jnp.zeros((*moved, *data.shape), data.dtype).at[places].set(data, mode="drop")
+        positions = (*[indices[:, k] for k in range(count)], jnp.arange(indices.shape[0]))
+        wide = jnp.zeros((*moved, *data.shape), data.dtype).at[positions].set(data, mode="drop")
         room = jnp.array(left, indices.dtype)
         columns = jnp.full((*moved, indices.shape[0], len(left)), room, indices.dtype)
-        return wide, columns.at[places].set(indices[:, count:], mode="drop")
+        return wide, columns.at[positions].set(indices[:, count:], mode="drop")
 
     data, indices = over_batches(move, mat.batch_shape, mat.data, mat.indices)
     return BCOO((data, indices), shape=mat.shape)
@@ -332,9 +334,9 @@ def _sparse_to_dense(mat: BCOO, n_dense: int) -> BCOO:
     moved = mat.sparse_shape[kept:]
 
     def move(data: Any, indices: Any) -> tuple[Any, Any]:
-        places = (jnp.arange(indices.shape[0]), *[indices[:, kept + k] for k in range(count)])
+        positions = (jnp.arange(indices.shape[0]), *[indices[:, kept + k] for k in range(count)])
         wide = jnp.zeros((data.shape[0], *moved, *data.shape[1:]), data.dtype)
-        return wide.at[places].set(data, mode="drop"), indices[:, :kept]
+        return wide.at[positions].set(data, mode="drop"), indices[:, :kept]
 
     data, indices = over_batches(move, mat.batch_shape, mat.data, mat.indices)
     return BCOO((data, indices), shape=mat.shape)

@@ -212,10 +212,10 @@ def _sparse_sparse(lhs: BCOO, rhs: BCOO, dims: Dims, preferred: Any) -> BCOO:
 
 @compiled("dimension_numbers")
 def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
-    """``lax.dot_general(A, B)`` at the places ``indices`` of a BCOO array, without the rest of the product.
+    """``lax.dot_general(A, B)`` at the positions ``indices`` of a BCOO array, without the rest of the product.
 
     The batch dimensions of indices are those of the product, all other dimensions of the result are indexed: each
-    element is one inner product. Indices of another layout take the places from the whole product.
+    element is one inner product. Indices of another layout take the positions from the whole product.
     """
     a, b, indices = jnp.asarray(A), jnp.asarray(B), jnp.asarray(indices)
     dims = dimension_tuples(dimension_numbers)
@@ -245,7 +245,7 @@ def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers:
 
 @compiled("fill")
 def values_at(mat: BCOO, v: Any, fill: Any = 0) -> Any:
-    """The elements of a dense array that broadcasts to the shape of ``mat``, at its places: like ``mat.data``."""
+    """The elements of a dense array that broadcasts to the shape of ``mat``, at its positions: like ``mat.data``."""
     v = jnp.asarray(v)
     if v.ndim > mat.ndim or any(e not in (1, s) for e, s in zip(v.shape[::-1], mat.shape[::-1], strict=False)):
         raise ValueError(f"[bcoo_multiply_dense] shape {v.shape} does not broadcast to {mat.shape}")

@@ -130,8 +130,8 @@ def bcoo_reshape(
     if sparse != mat.sparse_shape:
         valid = inside(indices, mat.sparse_shape)
         flat = sum((indices[..., d] * math.prod(mat.sparse_shape[d + 1 :]) for d in range(mat.n_sparse)), start=0)
-        places = jnp.unravel_index(jnp.where(valid, flat, 0), sparse) if sparse else ()
-        columns = [jnp.where(valid, p, extent) for p, extent in zip(places, sparse, strict=True)]
+        positions = jnp.unravel_index(jnp.where(valid, flat, 0), sparse) if sparse else ()
+        columns = [jnp.where(valid, p, extent) for p, extent in zip(positions, sparse, strict=True)]
         moved = jnp.stack(columns, axis=-1).astype(indices.dtype) if columns else indices[..., :0]
         data, indices = (zero_padding(mat).reshape(data.shape) if not sparse else data), moved
     return with_buffers(mat, data, indices, sizes)
@@ -191,12 +191,12 @@ def _spread_columns(mat: BCOO, data: Any, indices: Any, sparse: tuple[int, ...],
         return data, indices
     spread = [sparse[axis] for axis in new]
     size, rank = math.prod(spread), indices.ndim - 2
-    places = jnp.tile(grid(spread, indices.dtype), (indices.shape[rank], 1))
+    positions = jnp.tile(grid(spread, indices.dtype), (indices.shape[rank], 1))
     valid = jnp.repeat(inside(indices, mat.sparse_shape), size, axis=rank)
     data, indices = jnp.repeat(data, size, axis=rank), jnp.repeat(indices, size, axis=rank)
     columns = []
     for axis, extent in enumerate(sparse):
-        column = places[:, new.index(axis)] if axis in new else indices[..., old[axis]]
+        column = positions[:, new.index(axis)] if axis in new else indices[..., old[axis]]
         columns.append(jnp.where(valid, column, extent).astype(indices.dtype))
     return data, jnp.stack(columns, axis=-1)
 

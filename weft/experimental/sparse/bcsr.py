@@ -132,12 +132,12 @@ def bcsr_todense(mat: BCSR) -> Any:
 
 
 def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
-    """The values of a dense array at the places that columns and row pointers name: data of a BCSR array."""
+    """The values of a dense array at the positions that columns and row pointers name: data of a BCSR array."""
     mat, indices, indptr = jnp.asarray(mat), jnp.asarray(indices), jnp.asarray(indptr)
     batch = mat.shape[: indices.ndim - 1]
     zeros = jnp.zeros((*batch, indices.shape[-1], *mat.shape[len(batch) + 2 :]), mat.dtype)
-    places = BCSR((zeros, indices, indptr), shape=mat.shape).to_bcoo()
-    return bcoo_layout.bcoo_extract(places, mat, assume_unique=True).data
+    positions = BCSR((zeros, indices, indptr), shape=mat.shape).to_bcoo()
+    return bcoo_layout.bcoo_extract(positions, mat, assume_unique=True).data
 
 
 def bcsr_dot_general(

@@ -105,34 +105,34 @@ def random_bcoo(
 ) -> BCOO:
     """A BCOO array with random indices and values of ``generator(key, shape, dtype, **kwds)``.
 
-    ``nse`` is the number of elements of a batch, or, between 0 and 1, their share of the sparse places.
+    ``nse`` is the number of elements of a batch, or, between 0 and 1, their share of the sparse positions.
     """
     shape = tuple(shape)
     n_sparse = split_counts("random_bcoo", len(shape), n_batch, n_dense)
     batch, sparse, dense = shape[:n_batch], shape[n_batch : n_batch + n_sparse], shape[n_batch + n_sparse :]
-    places = math.prod(sparse)
-    count = math.ceil(nse * places) if 0 < nse < 1 else int(nse)
-    if not count >= 0 or (unique_indices and count > places):
-        raise ValueError(f"[random_bcoo] nse={nse} different places of {places}")
-    place_key, value_key = random.split(key)
+    positions = math.prod(sparse)
+    count = math.ceil(nse * positions) if 0 < nse < 1 else int(nse)
+    if not count >= 0 or (unique_indices and count > positions):
+        raise ValueError(f"[random_bcoo] nse={nse} different positions of {positions}")
+    position_key, value_key = random.split(key)
 
-    def place_batch(key: Any) -> Any:
+    def position_batch(key: Any) -> Any:
         if unique_indices:
-            flat = random.choice(key, places, (count,), replace=False)
+            flat = random.choice(key, positions, (count,), replace=False)
         else:
-            flat = random.randint(key, (count,), 0, max(places, 1))
+            flat = random.randint(key, (count,), 0, max(positions, 1))
         flat = jnp.sort(flat) if sorted_indices else flat
         columns = jnp.unravel_index(flat, sparse) if sparse else ()
         wide = [column.astype(indices_dtype or "int32") for column in columns]
         return jnp.stack(wide, axis=-1) if wide else jnp.zeros((count, 0), indices_dtype or "int32")
 
-    place: Callable[[Any], Any] = place_batch
+    position: Callable[[Any], Any] = position_batch
     for extent in reversed(batch):
-        place = _for_keys(place, extent)
+        position = _for_keys(position, extent)
     data = generator(value_key, (*batch, count, *dense), dtype, **kwds)
-    return BCOO((data, place(place_key)), shape=shape,
+    return BCOO((data, position(position_key)), shape=shape,
                 indices_sorted=sorted_indices, unique_indices=unique_indices)  # fmt: skip
 
 
-def _for_keys(place: Callable[[Any], Any], extent: int) -> Callable[[Any], Any]:
-    return lambda key: vmap(place)(random.split(key, extent))
+def _for_keys(position: Callable[[Any], Any], extent: int) -> Callable[[Any], Any]:
+    return lambda key: vmap(position)(random.split(key, extent))

@@ -48,7 +48,7 @@ class COO(matrices.Plain):
 def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = "int32") -> COO:
     """The COO matrix of a dense one; ``nse`` elements are stored, as many as needed by default.
 
-    Under ``jit`` nse must be given. Places that are not needed have indices out of bounds.
+    Under ``jit`` nse must be given. Positions that are not needed have indices out of bounds.
     """
     return COO.fromdense(mat, nse=nse, index_dtype=index_dtype)
 

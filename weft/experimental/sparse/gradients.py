@@ -1,4 +1,4 @@
-"""Derivatives with respect to sparse arrays: of their values, at the places they have.
+"""Derivatives with respect to sparse arrays: of their values, at the positions they have.
 
 grad(f)(M: BCOO) -> BCOO of M's indices, whose data are the derivatives by M.data
 """
@@ -21,7 +21,7 @@ def _is_sparse(value: Any) -> bool:
 
 
 def _values(tree: Any) -> Any:
-    """A tree with the data of sparse arrays in their place."""
+    """A tree with the data of sparse arrays in their position."""
     return tree_util.tree_map(lambda x: x.data if _is_sparse(x) else x, tree, is_leaf=_is_sparse)
 
 
@@ -70,7 +70,7 @@ def _sparse_tree(wanted: Any, values: Any) -> Any:
 def value_and_grad(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any
 ) -> Callable[..., tuple[Any, Any]]:
-    """As ``weft.value_and_grad``; the gradient by a sparse array is sparse, at the places of the array.
+    """As ``weft.value_and_grad``; the gradient by a sparse array is sparse, at the positions of the array.
 
     >>> from weft.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 3.0, 5.0]))
@@ -87,7 +87,7 @@ def value_and_grad(
 def grad(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any
 ) -> Callable[..., Any]:
-    """As ``weft.grad``; the gradient by a sparse array is sparse, at the places of the array.
+    """As ``weft.grad``; the gradient by a sparse array is sparse, at the positions of the array.
 
     >>> from weft.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.array([0.0, 3.0, 5.0]))

@@ -201,11 +201,11 @@ def compiled(*static: str) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         program = jit_module.jit(function, static_argnames=static)
-        places = {k for k, name in enumerate(inspect.signature(function).parameters) if name in static}
+        positions = {k for k, name in enumerate(inspect.signature(function).parameters) if name in static}
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            args = tuple(_static(x) if k in places else x for k, x in enumerate(args))
+            args = tuple(_static(x) if k in positions else x for k, x in enumerate(args))
             return program(*args, **{name: _static(x) if name in static else x for name, x in kwargs.items()})
 
         return call  # type: ignore[return-value]  # it has the signature of ``function``
@@ -276,7 +276,7 @@ def buffers_of_scipy(mat: Any, names: Sequence[str], index_dtype: Any) -> tuple[
 def rows_of(indptr: Any, nse: int) -> Any:
     """The row of every element, from row pointers i32[rows+1]; ``rows`` for elements past the last one.
 
-    A row starts where a one is counted, so that empty rows count several at one place.
+    A row starts where a one is counted, so that empty rows count several at one position.
     """
     starts = jnp.zeros(nse, indptr.dtype).at[indptr[1:]].add(1, mode="drop")
     return jnp.cumsum(starts, dtype=indptr.dtype)

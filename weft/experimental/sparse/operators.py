@@ -21,7 +21,7 @@ from weft.experimental.sparse.matrix import JAXSparse
 
 
 def with_data(mat: BCOO, data: Any) -> BCOO:
-    """The array with other values at the same places."""
+    """The array with other values at the same positions."""
     return bcoo_layout.with_buffers(mat, data, mat.indices)
 
 
@@ -60,7 +60,7 @@ def subtract(a: Any, b: Any) -> Any:
 
 
 def multiply(a: Any, b: Any) -> Any:
-    """The product element by element: sparse, at the places of the sparse operand."""
+    """The product element by element: sparse, at the positions of the sparse operand."""
     if not isinstance(a, BCOO):
         return multiply(b, a)
     if isinstance(b, BCOO):
@@ -159,13 +159,13 @@ def _cut(mat: BCOO, items: list[Any]) -> BCOO:
             start = operator.index(x) % extent
             x = slice(start, start + 1)
             dropped.append(d)
-        places = range(extent)[x]
-        if places.step < 0:
-            places = places[::-1]
+        positions = range(extent)[x]
+        if positions.step < 0:
+            positions = positions[::-1]
             turned.append(d)
-        starts.append(places.start if len(places) else 0)
-        limits.append(places[-1] + 1 if len(places) else 0)
-        steps.append(places.step)
+        starts.append(positions.start if len(positions) else 0)
+        limits.append(positions[-1] + 1 if len(positions) else 0)
+        steps.append(positions.step)
     whole = (limits == list(mat.shape)) and not any(starts) and set(steps) <= {1}
     if not whole:
         mat = bcoo_shapes.bcoo_slice(mat, start_indices=starts, limit_indices=limits, strides=steps)
@@ -189,10 +189,10 @@ def _gather(mat: BCOO, items: list[Any]) -> BCOO:
     whole = all(isinstance(x, slice) and x == slice(None) for x in rest)
     if added or any(isinstance(x, slice) for x in front) or not whole:
         raise NotImplementedError(f"[getitem] {items} of a sparse array: arrays only in front, then whole dimensions")
-    places = jnp.broadcast_arrays(*[jnp.asarray(x) for x in front])
-    if not np.issubdtype(places[0].dtype, np.integer):
-        raise TypeError(f"[getitem] indices must be integers, got {places[0].dtype}")
-    wrapped = [jnp.where(p < 0, p + extent, p) for p, extent in zip(places, mat.shape, strict=False)]
+    positions = jnp.broadcast_arrays(*[jnp.asarray(x) for x in front])
+    if not np.issubdtype(positions[0].dtype, np.integer):
+        raise TypeError(f"[getitem] indices must be integers, got {positions[0].dtype}")
+    wrapped = [jnp.where(p < 0, p + extent, p) for p, extent in zip(positions, mat.shape, strict=False)]
     starts = jnp.stack(wrapped, axis=-1)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=tuple(range(starts.ndim - 1, starts.ndim - 1 + len(rest))),

@@ -77,7 +77,7 @@ def quantile(q: Any, value: Any) -> Array:
     return wnp.where(is_probability(q), value, np.nan)
 
 
-# -- what a row says in place of a formula
+# -- what a row says instead of a formula
 
 
 class Plain(NamedTuple):

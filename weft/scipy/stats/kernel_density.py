@@ -117,13 +117,13 @@ class gaussian_kde:
         return wnp.exp(special.logsumexp(logs[:, 0], b=self.weights))
 
     def integrate_box_1d(self, low: Any, high: Any) -> Any:
-        """The probability between two places, of one dimension; ValueError for more."""
+        """The probability between two positions, of one dimension; ValueError for more."""
         if self.d != 1:
             raise ValueError("integrate_box_1d() only handles 1D pdfs")
         if wnp.ndim(low) != 0 or wnp.ndim(high) != 0:
             raise ValueError("the limits of integration in integrate_box_1d must be scalars")
         spread = wnp.squeeze(wnp.sqrt(self.covariance))
-        at = lambda place: special.ndtr(wnp.squeeze(place - self.dataset, 0) / spread)  # noqa: E731 - twice below
+        at = lambda position: special.ndtr(wnp.squeeze(position - self.dataset, 0) / spread)  # noqa: E731 - twice below
         return wnp.sum(self.weights * (at(high) - at(low)))
 
     def integrate_kde(self, other: gaussian_kde) -> Any:
@@ -152,7 +152,7 @@ class gaussian_kde:
 
 
 def _log_kernels(sample: Any, points: Any, covariance: Any) -> Any:
-    """Logarithms of normal densities, a row for each point of the sample, a column for each place."""
+    """Logarithms of normal densities, a row for each point of the sample, a column for each position."""
     factor = wnp.linalg.cholesky(covariance)
     left = linalg.solve_triangular(factor, sample, lower=True)
     right = linalg.solve_triangular(factor, points, lower=True)

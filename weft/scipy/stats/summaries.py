@@ -1,6 +1,6 @@
 """Summaries of samples: the most frequent value, ranks, the standard error of the mean.
 
-rankdata(f32[4])  ->  argsort, and for ties the places where a sorted value differs from the one before it
+rankdata(f32[4])  ->  argsort, and for ties the positions where a sorted value differs from the one before it
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def _rows(x: Any, axis: int | None) -> tuple[Any, int]:
     rank = len(promotion.shape_of(x))
     if axis is None or rank == 0:
         return wnp.ravel(x), 0
-    place = axes.canonical_axis(axis, rank)
-    return wnp.moveaxis(x, place, -1), place
+    position = axes.canonical_axis(axis, rank)
+    return wnp.moveaxis(x, position, -1), position
 
 
 def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
@@ -56,7 +56,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
     _check_policy(nan_policy)
     x = wnp.asarray(a)
     rank = len(promotion.shape_of(x))
-    rows, place = _rows(x, axis)
+    rows, position = _rows(x, axis)
     shape = promotion.shape_of(rows)
     if shape[-1] == 0:
         dtype = dtypes.canonicalize_dtype(np.float64)
@@ -75,7 +75,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
         return found
     if axis is None or rank == 0:
         return ModeResult(*[wnp.reshape(value, (1,) * max(rank, 1)) for value in found])
-    return ModeResult(*[wnp.expand_dims(value, place) for value in found])
+    return ModeResult(*[wnp.expand_dims(value, position) for value in found])
 
 
 def _group_starts(ordered: Any) -> Any:
@@ -92,7 +92,7 @@ def _cumulative_max(x: Any) -> Any:
 
 
 def _ordinals(rows: Any) -> tuple[Any, Any]:
-    """(the order that sorts rows, the place of every element in it)."""
+    """(the order that sorts rows, the position of every element in it)."""
     order = wnp.argsort(rows, axis=-1)
     return order, wnp.argsort(order, axis=-1)
 
@@ -111,7 +111,7 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_po
     _check_policy(nan_policy)
     if method not in ("average", "min", "max", "dense", "ordinal"):
         raise ValueError(f"unknown method '{method}': choose average, min, max, dense or ordinal")
-    rows, place = _rows(wnp.asarray(a), axis)
+    rows, position = _rows(wnp.asarray(a), axis)
     shape = promotion.shape_of(rows)
     dtype = dtypes.canonicalize_dtype(np.float64)
     if shape[-1] == 0:
@@ -120,7 +120,7 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_po
     ranks = _ranks(wnp.take_along_axis(rows, order, axis=-1), ordinal, method).astype(dtype)
     if dtypes.issubdtype(promotion.dtype_of(rows), np.inexact):
         ranks = wnp.where(wnp.any(wnp.isnan(rows), axis=-1, keepdims=True), np.nan, ranks)
-    return ranks if axis is None or ranks.ndim == 1 else wnp.moveaxis(ranks, -1, place)
+    return ranks if axis is None or ranks.ndim == 1 else wnp.moveaxis(ranks, -1, position)
 
 
 def _ranks(ordered: Any, ordinal: Any, method: str) -> Any:

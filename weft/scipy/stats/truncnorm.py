@@ -1,6 +1,6 @@
 """weft.scipy.stats.truncnorm: a normal distribution cut off at ``a`` and ``b`` standard deviations from ``loc``.
 
-The mass between two places is a difference of distribution functions, taken in logarithms and from the nearer tail.
+The mass between two positions is a difference of distribution functions, taken in logarithms and from the nearer tail.
 """
 
 from weft.scipy.stats.continuous import TRUNCNORM as _TRUNCNORM
