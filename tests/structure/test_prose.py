@@ -23,6 +23,7 @@ def test_no_file_has_a_habit_that_is_found() -> None:
 def test_a_place_is_where_an_array_lives() -> None:
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in prose.KINDS]
     named = [(path, str(path.relative_to(ROOT))) for path in sorted(files)]
+    named = [(path, name) for path, name in named if not name.startswith("docs/reference/")]  # made of docstrings
     found = [f"{name}:{use}" for path, name in named for use in prose.other_places(path, name)]
     assert not found, "\n".join(found)
 
