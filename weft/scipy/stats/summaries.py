@@ -56,7 +56,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
     _check_policy(nan_policy)
     x = wnp.asarray(a)
     rank = len(promotion.shape_of(x))
-    rows, position = _rows(x, axis)
+    rows, reduced = _rows(x, axis)
     shape = promotion.shape_of(rows)
     if shape[-1] == 0:
         dtype = dtypes.canonicalize_dtype(np.float64)
@@ -75,7 +75,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
         return found
     if axis is None or rank == 0:
         return ModeResult(*[wnp.reshape(value, (1,) * max(rank, 1)) for value in found])
-    return ModeResult(*[wnp.expand_dims(value, position) for value in found])
+    return ModeResult(*[wnp.expand_dims(value, reduced) for value in found])
 
 
 def _group_starts(ordered: Any) -> Any:
