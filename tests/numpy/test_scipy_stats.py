@@ -76,3 +76,13 @@ def test_functions_of_numbers_alone_are_weakly_typed_as_in_jax(name: str) -> Non
         return [(x.weak_type, x.dtype) for x in found]
 
     assert types(weft) == types(jax)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_modes_along_an_axis_have_the_shapes_of_scipy(axis: int | None, keepdims: bool) -> None:
+    x = np.random.default_rng(0).integers(0, 4, (3, 5, 4))
+    found, expected = stats.mode(x, axis=axis, keepdims=keepdims), scipy.stats.mode(x, axis=axis, keepdims=keepdims)
+    for ours, scipys in zip(found, expected, strict=True):
+        assert ours.shape == scipys.shape
+        np.testing.assert_array_equal(np.asarray(ours), scipys)
